@@ -1,0 +1,63 @@
+//! What was asked for on the command line: plain data, nothing about the machine.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use crate::source::Sourced;
+use crate::status::Signal;
+
+/// `--accelerator`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Accelerator {
+    Cpu,
+    Gpu,
+    Cuda,
+    Mps,
+    Tpu,
+    Auto,
+}
+
+/// An integer as Python's `int()` reads it: any size, kept as canonical decimal text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Integer {
+    /// Canonical decimal digits with a leading `-` if negative, as Python's `str(int(text))`.
+    pub(crate) text: String,
+    /// The value where it fits.
+    pub(crate) value: Option<i64>,
+}
+
+/// `--isolate`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Isolation {
+    /// Workers live in a PID namespace of their own.
+    Pid,
+}
+
+/// A `fabric run` command line, parsed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) strategy: Option<&'static str>,
+    /// Verbatim text; "1" when not given.
+    pub(crate) devices: Sourced<OsString>,
+    pub(crate) num_nodes: Option<Integer>,
+    pub(crate) node_rank: Option<Integer>,
+    pub(crate) main_address: Option<OsString>,
+    pub(crate) main_port: Option<Integer>,
+    pub(crate) precision: Option<&'static str>,
+    pub(crate) script: OsString,
+    pub(crate) script_args: Vec<OsString>,
+    /// From here on: options of our own, recognised only before the script.
+    pub(crate) dry_run: bool,
+    pub(crate) python: Option<OsString>,
+    /// The grace period between the polite and the hard stop.
+    pub(crate) shutdown_timeout: Sourced<Duration>,
+    /// How long what workers left behind may live on after success.
+    pub(crate) linger: Sourced<Duration>,
+    pub(crate) keep_daemons: bool,
+    pub(crate) isolate: Option<Isolation>,
+    /// Signals that end the run in order.
+    pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
+    /// `-v` raises, `-q` lowers.
+    pub(crate) verbosity: i8,
+}

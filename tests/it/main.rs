@@ -1,0 +1,3 @@
+//! Every test that runs the real binary, in one test program.
+
+mod tidy;
