@@ -47,8 +47,10 @@ impl Signal {
     pub(crate) const QUIT: Self = Self(3);
     pub(crate) const KILL: Self = Self(9);
     pub(crate) const TERM: Self = Self(15);
+    pub(crate) const CHLD: Self = Self(17);
     pub(crate) const CONT: Self = Self(18);
     pub(crate) const STOP: Self = Self(19);
+    pub(crate) const TSTP: Self = Self(20);
 
     /// The signal of a name such as `SIGTERM`, or of none.
     pub(crate) fn named(name: &str) -> Option<Self> {
