@@ -11,6 +11,8 @@ mod visible;
 mod nvidia;
 mod amd;
 mod probe;
+#[cfg(test)]
+mod original;
 
 pub(crate) use choice::{Accelerator, Kind};
 pub(crate) use inventory::{Devices, Inventory, Needs};
