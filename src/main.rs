@@ -3,6 +3,7 @@
 mod status;
 mod topology;
 mod source;
+mod integer;
 mod environ;
 mod accelerator;
 mod cluster;
