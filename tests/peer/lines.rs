@@ -5,19 +5,42 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const KNOWN: [&str; 12] = [
-    "--accelerator",
-    "--strategy",
-    "--devices",
-    "--num-nodes",
-    "--num_nodes",
-    "--node-rank",
-    "--node_rank",
-    "--main-address",
-    "--main_address",
-    "--main-port",
-    "--main_port",
-    "--precision",
+/// The original's options with good values.
+const KNOWN: [(&str, &[&str]); 12] = [
+    (
+        "--accelerator",
+        &["cpu", "gpu", "cuda", "mps", "tpu", "auto"],
+    ),
+    ("--strategy", &["ddp", "dp", "fsdp", "deepspeed_stage_2"]),
+    ("--devices", &["1", "2", "-1", "0,", "auto"]),
+    ("--num-nodes", INTEGERS),
+    ("--num_nodes", INTEGERS),
+    ("--node-rank", INTEGERS),
+    ("--node_rank", INTEGERS),
+    ("--main-address", &["127.0.0.1", "::1", "node-1", ""]),
+    ("--main_address", &["127.0.0.1", "::1", "node-1", ""]),
+    ("--main-port", INTEGERS),
+    ("--main_port", INTEGERS),
+    (
+        "--precision",
+        &["16-true", "bf16", "64", "transformer-engine"],
+    ),
+];
+
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    " 3 ",
+    "+3",
+    "1_0",
+    "٣",
+    "１２",
+    "𝟗",
+    "-1",
+    "99999999999999999999",
+    "007",
+    "-0",
 ];
 
 const OURS: [&str; 8] = [
@@ -29,28 +52,6 @@ const OURS: [&str; 8] = [
     "--shutdown_timeout",
     "--isolate",
     "--linger=1",
-];
-
-/// What a good value of each kind looks like.
-const GOOD: [&[&str]; 4] = [
-    &["cpu", "gpu", "cuda", "mps", "tpu", "auto"],
-    &["ddp", "dp", "fsdp", "deepspeed_stage_2"],
-    &["16-true", "bf16", "64", "transformer-engine"],
-    &[
-        "0",
-        "1",
-        "2",
-        " 3 ",
-        "+3",
-        "1_0",
-        "٣",
-        "１２",
-        "𝟗",
-        "-1",
-        "99999999999999999999",
-        "007",
-        "-0",
-    ],
 ];
 
 const ODD: [&str; 46] = [
@@ -173,40 +174,33 @@ impl Random {
         for _ in 0..self.below(8) {
             self.item(&mut line, &mut script_seen);
         }
-        if self.one_in(15) {
-            line.push(self.pick(&KNOWN).into());
+        if self.one_in(15) || line.is_empty() {
+            line.push(self.pick(&KNOWN).0.into());
         }
         line
     }
 
     /// Adds one thing: an option with its value, the end of options, or a word.
     fn item(&mut self, line: &mut Vec<OsString>, script_seen: &mut bool) {
+        let (name, good) = self.pick(&KNOWN);
         match self.below(20) {
-            0..6 => {
-                let value = self.value();
-                line.extend([self.pick(&KNOWN).into(), value]);
-            }
+            0..6 => line.extend([name.into(), self.value(good)]),
             6..9 => {
-                let mut word = OsString::from(self.pick(&KNOWN));
+                let mut word = OsString::from(name);
                 word.push("=");
-                word.push(self.value());
+                word.push(self.value(good));
                 line.push(word);
             }
             9 if self.one_in(4) => line.push(self.pick(&["--help", "--help=1", "--help="]).into()),
-            9 => {
-                let name = self.pick(&KNOWN);
-                let good = self.pick(&GOOD);
-                line.extend([name, self.pick(good)].map(OsString::from));
-            }
             10 => {
                 line.push("--".into());
                 *script_seen = true;
             }
-            11..15 if !*script_seen => {
+            10..19 if !*script_seen => {
                 line.push(self.pick(&SCRIPTS).into());
                 *script_seen = true;
             }
-            11..14 if *script_seen => line.push(self.pick(&OURS).into()),
+            10..14 => line.push(self.pick(&OURS).into()),
             _ => {
                 let word = self.word();
                 if *script_seen || is_script(&word) {
@@ -217,11 +211,10 @@ impl Random {
         }
     }
 
-    fn value(&mut self) -> OsString {
-        if self.one_in(3) {
+    fn value(&mut self, good: &[&str]) -> OsString {
+        if self.one_in(10) {
             return self.word();
         }
-        let good = self.pick(&GOOD);
         self.pick(good).into()
     }
 
@@ -236,7 +229,7 @@ impl Random {
 
     /// An option with a letter lost at the end, in another case, or with dashes changed.
     fn nearly_known(&mut self) -> String {
-        let name = self.pick(&KNOWN);
+        let (name, _) = self.pick(&KNOWN);
         let cut = 3 + self.below(name.len() - 3);
         match self.below(5) {
             0 => name.to_uppercase(),
@@ -275,6 +268,6 @@ fn is_script(word: &OsStr) -> bool {
     let name = word.as_bytes().split(|it| *it == b'=').next().unwrap();
     let letters = word.to_str().and_then(|it| it.strip_prefix('-'));
     let ours = letters.is_some_and(|it| !it.is_empty() && it.chars().all(|it| "vq".contains(it)));
-    let mut known = OURS.iter().chain(&KNOWN).chain(&["--", "--help"]);
-    !ours && known.all(|it| name != it.as_bytes())
+    let theirs = KNOWN.iter().map(|(it, _)| it).chain(&["--", "--help"]);
+    !ours && OURS.iter().chain(theirs).all(|it| name != it.as_bytes())
 }
