@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::source::Sourced;
 use crate::status::Signal;
 
+use super::integer::Integer;
+
 /// `--accelerator`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accelerator {
@@ -17,13 +19,33 @@ pub(crate) enum Accelerator {
     Auto,
 }
 
-/// An integer as Python's `int()` reads it: any size, kept as canonical decimal text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Integer {
-    /// Canonical decimal digits with a leading `-` if negative, as Python's `str(int(text))`.
-    pub(crate) text: String,
-    /// The value where it fits.
-    pub(crate) value: Option<i64>,
+impl Accelerator {
+    /// In the order in which the original lists them.
+    const ALL: [Self; 6] = [
+        Self::Cpu,
+        Self::Gpu,
+        Self::Cuda,
+        Self::Mps,
+        Self::Tpu,
+        Self::Auto,
+    ];
+
+    /// The accelerator of a name, exactly as the option takes it.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// The name that the option takes and LT_ACCELERATOR carries.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Cuda => "cuda",
+            Self::Mps => "mps",
+            Self::Tpu => "tpu",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// `--isolate`.
@@ -33,8 +55,8 @@ pub(crate) enum Isolation {
     Pid,
 }
 
-/// A `fabric run` command line, parsed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A `fabric run` command line, parsed. The default holds no defaults of options: the table of options has them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) accelerator: Option<Accelerator>,
     pub(crate) strategy: Option<&'static str>,
@@ -45,18 +67,20 @@ pub(crate) struct Request {
     pub(crate) main_address: Option<OsString>,
     pub(crate) main_port: Option<Integer>,
     pub(crate) precision: Option<&'static str>,
+    /// As typed; it existed and was readable when it was looked at.
     pub(crate) script: OsString,
+    /// Byte for byte as typed.
     pub(crate) script_args: Vec<OsString>,
     /// From here on: options of our own, recognised only before the script.
     pub(crate) dry_run: bool,
-    pub(crate) python: Option<OsString>,
+    pub(crate) python: Option<Sourced<OsString>>,
     /// The grace period between the polite and the hard stop.
     pub(crate) shutdown_timeout: Sourced<Duration>,
     /// How long what workers left behind may live on after success.
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
-    /// Signals that end the run in order.
+    /// Signals that end the run in order; never empty, no signal twice.
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.
     pub(crate) verbosity: i8,
