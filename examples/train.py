@@ -23,10 +23,9 @@ WORLD_SIZE = int(os.environ.get("WORLD_SIZE", 1))
 ADDRESS = os.environ.get("MASTER_ADDR", "127.0.0.1")
 PORT = int(os.environ.get("MASTER_PORT", 29400))
 # A launcher may serve torch's key-value store (TCPStore) at ADDRESS:PORT. Then rank 0 cannot listen
-# there: it takes a free port and publishes it in the store, anew for each restart of the workers.
+# there: it takes a free port and publishes it in the store, anew after each restart.
 STORE_IS_SERVED = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 KEY = b"/examples/train.py/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0").encode()
-
 PATIENCE = 60  # seconds to wait for the other workers to come
 EPOCHS, BATCH, RATE = 40, 24, 0.5
 CENTRE = (5.8, 3.1, 3.8, 1.2)  # about the middle of each feature: descent likes numbers around 0
@@ -46,8 +45,7 @@ def connect(port):
 
 def receive(peer, form):
     """Unpacks one message; if the peer has gone this worker ends too, with a clear word."""
-    data = peer.recv(struct.calcsize(form), socket.MSG_WAITALL)
-    if len(data) < struct.calcsize(form):
+    if len(data := peer.recv(struct.calcsize(form), socket.MSG_WAITALL)) < struct.calcsize(form):
         raise SystemExit(f"rank {RANK}: another worker closed its connection")
     return struct.unpack(form, data)
 
