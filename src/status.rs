@@ -97,6 +97,14 @@ impl Status {
         self == Self::Code(0)
     }
 
+    /// The code as Python's subprocess module has it: the exit code, or minus the signal's number.
+    pub(crate) fn python_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code.into(),
+            Self::Signal { signal, .. } => -signal.0,
+        }
+    }
+
     /// The code a shell shows for this end: the exit code, or 128 + signal number.
     pub(crate) fn shell_code(self) -> u8 {
         match self {

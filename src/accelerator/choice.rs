@@ -15,6 +15,28 @@ pub(crate) enum Accelerator {
     Auto,
 }
 
+impl Accelerator {
+    /// In the order in which the original lists them.
+    const ALL: [Self; 6] = [Self::Cpu, Self::Gpu, Self::Cuda, Self::Mps, Self::Tpu, Self::Auto];
+
+    /// The accelerator of a name, exactly as the option takes it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// The name that the option takes and LT_ACCELERATOR carries.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Cuda => "cuda",
+            Self::Mps => "mps",
+            Self::Tpu => "tpu",
+            Self::Auto => "auto",
+        }
+    }
+}
+
 /// The kind of device a worker trains on, by torch's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

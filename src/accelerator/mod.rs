@@ -14,8 +14,6 @@ mod probe;
 #[cfg(test)]
 mod original;
 
-pub(crate) use choice::{Accelerator, Kind};
-pub(crate) use inventory::{Devices, Inventory, Needs};
+pub(crate) use choice::Accelerator;
 pub(crate) use probe::probe;
-pub(crate) use refusal::Refusal;
 pub(crate) use selection::{DeviceRequest, Selection};

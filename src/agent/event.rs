@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Killing,
     /// A process that a worker left behind is still there after all workers succeeded.
     Left { pid: Pid },
+    /// All of them have been told: they are given the time that the settings say.
+    Lingering,
     /// SIGKILL did not end this process in time; `state` is its letter in proc(5), `?` unknown.
     Stuck { pid: Pid, state: u8 },
     /// All workers are stopped (Ctrl-Z): the launcher may stop itself.

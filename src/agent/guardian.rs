@@ -224,6 +224,7 @@ impl<'a> Guardian<'a> {
                     for process in self.below() {
                         self.tell(Event::Left { pid: process.pid });
                     }
+                    self.tell(Event::Lingering);
                 }
                 Action::TellStuck => {
                     for process in self.below() {

@@ -69,6 +69,7 @@ impl Stamped {
             Event::Stuck { pid, state } => (6, pid as u32, state.into(), 0),
             Event::Paused => (7, 0, 0, 0),
             Event::Done => (8, 0, 0, 0),
+            Event::Lingering => (9, 0, 0, 0),
         };
         record(kind, c, a, b, at)
     }
@@ -87,6 +88,7 @@ impl Stamped {
             6 => Event::Stuck { pid: a as i32, state: b as u8 },
             7 => Event::Paused,
             8 => Event::Done,
+            9 => Event::Lingering,
             _ => return None,
         };
         let at = u64::from_ne_bytes(bytes[16..24].try_into().ok()?);
@@ -172,7 +174,7 @@ mod tests {
         check(Event::Stopping { why: Why::Signal(Signal(64)) });
         check(Event::Left { pid: 77 });
         check(Event::Stuck { pid: 78, state: b'D' });
-        for event in [Event::Killing, Event::Paused, Event::Done] {
+        for event in [Event::Killing, Event::Lingering, Event::Paused, Event::Done] {
             check(event);
         }
     }
@@ -188,6 +190,6 @@ mod tests {
     #[test]
     fn other_bytes_are_no_message() {
         assert_eq!(Command::decode(b"short"), None);
-        assert_eq!(Stamped::decode(&[9; SIZE]), None);
+        assert_eq!(Stamped::decode(&[99; SIZE]), None);
     }
 }

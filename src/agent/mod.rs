@@ -30,9 +30,9 @@ mod guardian;
 mod ward;
 mod run;
 
-pub(crate) use error_file::{Confession, with_exit_code};
+pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use message::Stamped;
 pub(crate) use outcome::{End, Exit, Outcome, Record};
-pub(crate) use run::run;
+pub(crate) use run::{Start, run};
 pub(crate) use signals::{Inherited, die_by};

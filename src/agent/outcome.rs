@@ -97,7 +97,7 @@ impl Outcome {
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
-            Event::Left { .. } | Event::Paused => {}
+            Event::Left { .. } | Event::Lingering | Event::Paused => {}
         }
     }
 

@@ -40,6 +40,13 @@ pub(crate) fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
+/// Best effort: the failure itself is what counts.
+pub(crate) fn write(path: &Path, bytes: &[u8]) {
+    if let Err(error) = fs::write(path, bytes) {
+        tracing::warn!("cannot write the error file {}: {error}", path.display());
+    }
+}
+
 /// The bytes of an error file, if the worker wrote one. A FIFO or a device in its place is not opened.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;

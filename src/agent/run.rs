@@ -60,7 +60,19 @@ pub(crate) fn run(plan: &Plan, start: &Start<'_>, hear: &mut dyn FnMut(&Stamped)
     launcher.watch();
     launcher.conclude(&strangers);
     let world = World { first_rank, world_size, port: start.port, error_dir: birth.error_dir.map(Into::into) };
-    Ok(launcher.outcome.with_confessions(|rank| confession(&world, rank)))
+    let outcome = launcher.outcome.with_confessions(|rank| confession(&world, rank));
+    pass_on(plan, &outcome);
+    Ok(outcome)
+}
+
+/// A launcher around us reads its own error file: it gets the root cause's, as from torch's launcher.
+fn pass_on(plan: &Plan, outcome: &Outcome) {
+    let (Some(file), Some((rank, end))) = (plan.environ.text("TORCHELASTIC_ERROR_FILE"), outcome.root_cause()) else {
+        return;
+    };
+    if let Some(bytes) = outcome.confessions.get(&rank.0) {
+        private::write(file.as_ref(), &error_file::with_exit_code(bytes, end.status.python_code()));
+    }
 }
 
 fn confession(world: &World, rank: LocalRank) -> Option<Vec<u8>> {

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal as Name, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Name, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::status::Signal;

@@ -5,7 +5,6 @@
 
 mod repr;
 mod similar;
-mod integer;
 mod request;
 mod kind;
 mod options;
@@ -16,11 +15,11 @@ mod hint;
 mod run;
 mod parse;
 
-pub(crate) use integer::Integer;
+
 pub(crate) use parse::{Command, parse};
-pub(crate) use request::{Accelerator, Isolation, Request};
-pub(crate) use script::{ScriptFile, look_at};
-pub(crate) use usage::{EXIT_USAGE, Usage};
+pub(crate) use request::{Isolation, Request};
+pub(crate) use script::look_at;
+pub(crate) use usage::EXIT_USAGE;
 
 /// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
 #[cfg(test)]

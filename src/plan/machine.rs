@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 use crate::environ::Environ;
 
 /// Facts about the machine and the user.
@@ -13,6 +15,8 @@ pub(crate) struct Machine {
     pub(crate) host: String,
     /// The user's name as Python's `getpass.getuser()` finds it.
     pub(crate) user: String,
+    /// How many processes this user may have (RLIMIT_NPROC), where there is a limit.
+    pub(crate) process_limit: Option<u64>,
     /// Where temporary files go, as Python's `tempfile.gettempdir()` decides.
     pub(crate) temp: PathBuf,
 }
@@ -21,7 +25,13 @@ impl Machine {
     pub(crate) fn look(environ: &Environ) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let host = nix::unistd::gethostname().ok().and_then(|it| it.into_string().ok());
-        Self { cpus, host: host.unwrap_or_default(), user: user(environ), temp: temp(environ) }
+        Self {
+            cpus,
+            host: host.unwrap_or_default(),
+            user: user(environ),
+            process_limit: process_limit(),
+            temp: temp(environ),
+        }
     }
 }
 
@@ -35,6 +45,11 @@ fn user(environ: &Environ) -> String {
             entry.map_or_else(|| uid.to_string(), |it| it.name)
         }
     }
+}
+
+fn process_limit() -> Option<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
+    (limit != RLIM_INFINITY).then_some(limit)
 }
 
 fn temp(environ: &Environ) -> PathBuf {

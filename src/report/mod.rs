@@ -4,6 +4,9 @@ mod line;
 mod cause;
 mod summary;
 mod clues;
+mod processes;
 mod reporter;
+mod log;
 
-pub(crate) use reporter::Reporter;
+pub(crate) use log::start_log;
+pub(crate) use reporter::{Reporter, complain, say, terminal_width};

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use super::clues::Baseline;
 use super::line::{Paint, span};
+use super::processes::described;
 use super::summary::Summary;
 use crate::agent::{Event, Outcome, Pid, Stamped, Why};
 use crate::environ::Environ;
@@ -28,7 +29,6 @@ impl<'a> Reporter<'a> {
 
     /// Says what a person wants to know at once.
     pub(crate) fn hear(&mut self, stamped: &Stamped) {
-        self.tell_left(stamped);
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
@@ -48,6 +48,7 @@ impl<'a> Reporter<'a> {
             }
             Event::Killing => tracing::warn!("workers did not end in time, killing them"),
             Event::Left { pid } => self.left.push(pid),
+            Event::Lingering if !self.left.is_empty() => self.tell_left(),
             _ => {}
         }
     }
@@ -59,6 +60,7 @@ impl<'a> Reporter<'a> {
             outcome,
             first_rank: self.first_rank,
             clues: self.baseline.compare(),
+            refusal_reason: outcome.refusal.map_or_else(String::new, |it| reason(it.errno)),
             paint: self.paint,
         };
         complain(&summary.text());
@@ -70,17 +72,33 @@ impl<'a> Reporter<'a> {
         complain(&format!("fabric: rank {rank} failed, ending the others (they have {grace})\n"));
     }
 
-    /// Leftovers are told one by one and come in a row: said in one line when the row is over.
-    fn tell_left(&mut self, stamped: &Stamped) {
-        if matches!(stamped.event, Event::Left { .. }) || self.left.is_empty() {
-            return;
-        }
-        let _ = stamped;
+    /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
+    fn tell_left(&mut self) {
+        let names = described(&self.left);
+        let linger = span(self.plan.settings.linger);
+        complain(&format!(
+            "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",
+            names.join(", ")
+        ));
+        self.left.clear();
     }
 
     fn global(&self, worker: LocalRank) -> u32 {
         self.first_rank + worker.0
     }
+}
+
+/// The system's words for an error number, such as "No such file or directory".
+fn reason(errno: i32) -> String {
+    nix::errno::Errno::from_raw(errno).desc().to_owned()
+}
+
+/// Columns of the terminal that shows our output, if one does.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ fills in a winsize, which `size` is.
+    let done = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
+    (done == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 /// Text for standard output. A reader that has gone has seen enough: no error.
@@ -95,6 +113,6 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// NO_COLOR (no-color.org) and a dumb terminal want none.
-fn colours_wanted(environ: &Environ) -> bool {
+pub(super) fn colours_wanted(environ: &Environ) -> bool {
     environ.text("NO_COLOR").is_none() && environ.get("TERM") != Some(OsStr::new("dumb"))
 }

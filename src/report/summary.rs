@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::cause::{Clues, explain};
 use super::line::{Paint, ranks, span, wrap};
-use crate::agent::{End, Exit, Outcome, Record, Step, Why, parse_confession};
+use crate::agent::{End, Exit, Outcome, Record, Step, Why, parse_error_file};
 use crate::plan::Plan;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -23,6 +23,8 @@ pub(crate) struct Summary<'a> {
     /// Global rank of local rank 0.
     pub(crate) first_rank: u32,
     pub(crate) clues: Clues,
+    /// The system's words for why a worker could not be started.
+    pub(crate) refusal_reason: String,
     pub(crate) paint: Paint,
 }
 
@@ -72,7 +74,7 @@ impl Summary<'_> {
             self.row(text, "", &meaning);
         }
         let confession = self.outcome.confessions.get(&rank.0);
-        let Some(confession) = confession.and_then(|it| parse_confession(it)) else { return };
+        let Some(confession) = confession.and_then(|it| parse_error_file(it)) else { return };
         self.row(text, "message", &confession.message);
         if let Some(traceback) = confession.traceback {
             self.row(text, "traceback", "");
@@ -117,7 +119,7 @@ impl Summary<'_> {
 
     fn refusal(&self) -> String {
         let Some(refusal) = self.outcome.refusal else { return String::new() };
-        let reason = nix::errno::Errno::from_raw(refusal.errno).desc();
+        let reason = &self.refusal_reason;
         match refusal.step {
             Step::Process => format!("{reason}{}", self.process_limit(refusal.errno)),
             Step::Setup => format!("{reason}, while it was set up"),
@@ -128,10 +130,10 @@ impl Summary<'_> {
     /// clone(2) has one error for several limits; the one a user can see and raise is named.
     fn process_limit(&self, errno: i32) -> String {
         match (errno, &self.plan.machine.process_limit) {
-            (libc::EAGAIN, Some(limit)) => {
+            (EAGAIN, Some(limit)) => {
                 format!(" (at most {limit} processes for this user: `ulimit -u`, or the container's pids limit)")
             }
-            (libc::ENOMEM, _) => " (no memory for another process)".to_owned(),
+            (ENOMEM, _) => " (no memory for another process)".to_owned(),
             _ => String::new(),
         }
     }
@@ -151,6 +153,10 @@ impl Summary<'_> {
         }
     }
 }
+
+/// errno(3) on Linux.
+const EAGAIN: i32 = 11;
+const ENOMEM: i32 = 12;
 
 fn fate(record: &Record) -> String {
     let Some(end) = record.end else {
