@@ -27,7 +27,7 @@ impl Kind {
     /// What a worker takes when nothing is said: the order of Lightning 2.6's
     /// `_select_auto_accelerator`, but for TPUs, which the launcher can only refuse.
     pub(super) fn best(inventory: &Inventory) -> Self {
-        match (inventory.mps.count(), inventory.cuda.count()) {
+        match (inventory.mps.count, inventory.cuda.count) {
             (1.., _) => Self::Mps,
             (0, 1..) => Self::Cuda,
             (0, 0) => Self::Cpu,

@@ -3,28 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+pub(crate) use crate::accelerator::Accelerator;
+pub(crate) use crate::integer::Integer;
 use crate::source::Sourced;
 use crate::status::Signal;
-
-/// `--accelerator`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Accelerator {
-    Cpu,
-    Gpu,
-    Cuda,
-    Mps,
-    Tpu,
-    Auto,
-}
-
-/// An integer as Python's `int()` reads it: any size, kept as canonical decimal text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Integer {
-    /// Canonical decimal digits with a leading `-` if negative, as Python's `str(int(text))`.
-    pub(crate) text: String,
-    /// The value where it fits.
-    pub(crate) value: Option<i64>,
-}
 
 /// `--isolate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
