@@ -60,7 +60,12 @@ fn main() -> ExitCode {
 }
 
 /// `fabric run`: decide, then do.
-fn launch(request: &Request, environ: Environ, inherited: &Inherited, words: &[OsString]) -> Result<Exit> {
+fn launch(
+    request: &Request,
+    environ: Environ,
+    inherited: &Inherited,
+    words: &[OsString],
+) -> Result<Exit> {
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
     if request.dry_run {
@@ -72,7 +77,8 @@ fn launch(request: &Request, environ: Environ, inherited: &Inherited, words: &[O
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         port: plan.main_port.value,
     };
-    let mut reporter = report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
+    let mut reporter =
+        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
     let outcome = agent::run(&plan, &start, &mut |it| reporter.hear(it))?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())
@@ -87,16 +93,28 @@ fn decide(request: &Request, environ: Environ) -> Result<Plan> {
     };
     let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
     let cluster = Cluster::plain();
-    let interpreter = interpreter(request.python.as_ref().map(|it| it.value.as_os_str()), &environ)?;
+    let interpreter = interpreter(
+        request.python.as_ref().map(|it| it.value.as_os_str()),
+        &environ,
+    )?;
     let machine = Machine::look(&environ);
-    plan::resolve(Given { request, cluster, selection, interpreter, machine, environ })
+    plan::resolve(Given {
+        request,
+        cluster,
+        selection,
+        interpreter,
+        machine,
+        environ,
+    })
 }
 
 fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let is_program = |it: &Path| {
-        it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok()
+    let is_program =
+        |it: &Path| it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok();
+    let files = Files {
+        is_program: &is_program,
+        exists: &Path::exists,
     };
-    let files = Files { is_program: &is_program, exists: &Path::exists };
     let own_binary = std::env::current_exe().ok();
     plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
 }
@@ -122,5 +140,9 @@ sys.exit('fabric: `fabric consolidate` is part of Lightning, which ' + sys.execu
     };
     let mut python = std::process::Command::new(&interpreter.path);
     python.args(["-c", CONSOLIDATE, "consolidate"]).args(words);
-    anyhow!("failed to run `{}`: {}", interpreter.path.display(), python.exec())
+    anyhow!(
+        "failed to run `{}`: {}",
+        interpreter.path.display(),
+        python.exec()
+    )
 }

@@ -17,7 +17,14 @@ pub(crate) enum Accelerator {
 
 impl Accelerator {
     /// In the order in which the original lists them.
-    const ALL: [Self; 6] = [Self::Cpu, Self::Gpu, Self::Cuda, Self::Mps, Self::Tpu, Self::Auto];
+    const ALL: [Self; 6] = [
+        Self::Cpu,
+        Self::Gpu,
+        Self::Cuda,
+        Self::Mps,
+        Self::Tpu,
+        Self::Auto,
+    ];
 
     /// The accelerator of a name, exactly as the option takes it.
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -49,7 +56,7 @@ impl Kind {
     /// What a worker takes when nothing is said: the order of Lightning 2.6's
     /// `_select_auto_accelerator`, but for TPUs, which the launcher can only refuse.
     pub(super) fn best(inventory: &Inventory) -> Self {
-        match (inventory.mps.count(), inventory.cuda.count()) {
+        match (inventory.mps.count, inventory.cuda.count) {
             (1.., _) => Self::Mps,
             (0, 1..) => Self::Cuda,
             (0, 0) => Self::Cpu,

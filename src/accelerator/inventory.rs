@@ -10,23 +10,16 @@ pub(crate) struct Needs {
 /// The devices of one kind, as far as they were asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Devices {
-    /// The machine's own index of each device that a worker sees, in the worker's order: device
-    /// `cuda:1` of a worker is `physical[1]` of the machine.
-    pub(crate) physical: Vec<u32>,
+    /// How many of them a worker would see.
+    pub(crate) count: u32,
     /// Why there are no more, in words that fit in parentheses.
     pub(crate) note: Option<String>,
 }
 
 impl Devices {
     pub(crate) fn none(note: impl Into<String>) -> Self {
-        Self {
-            physical: Vec::new(),
-            note: Some(note.into()),
-        }
-    }
-
-    pub(crate) fn count(&self) -> u32 {
-        self.physical.len() as u32
+        let (count, note) = (0, Some(note.into()));
+        Self { count, note }
     }
 }
 

@@ -47,10 +47,7 @@ fn select(
         data_parallel: false,
         devices: &devices,
     };
-    let present = |count| Devices {
-        physical: (0..count).collect(),
-        note: None,
-    };
+    let present = |count| Devices { count, note: None };
     request.select(&Inventory {
         cuda: present(cuda),
         mps: present(mps),
@@ -116,7 +113,7 @@ fn every_recorded_list_of_visible_devices_gets_the_recorded_count() {
     for row in lines {
         let set = row[0].as_str().map(|value| ("CUDA_VISIBLE_DEVICES", value));
         let visible = Visible::nvidia(&set.into_iter().collect());
-        let count = visible.map(|visible| i64::from(visible.devices(&gpus).count()));
+        let count = visible.map(|visible| i64::from(visible.devices(&gpus).count));
         match row[1].as_i64() {
             // torch asks the CUDA driver, which finds no such partition on this machine.
             Some(-1) => assert_eq!(count, Ok(0), "{row}"),
@@ -236,7 +233,7 @@ fn random_lists_of_visible_devices_get_the_count_of_torch() {
     for (((amd, ..), environ), answer) in cases.iter().zip(&environs).zip(answers) {
         let read = if *amd { Visible::amd } else { Visible::nvidia };
         let visible = read(&environ.iter().copied().collect::<Environ>());
-        let ours = match visible.map(|it| it.devices(&machine(&gpus)).count()) {
+        let ours = match visible.map(|it| it.devices(&machine(&gpus)).count) {
             // There are no partitions, whoever is asked.
             Ok(0) if answer == json!(-1) => json!(-1),
             Ok(count) => json!(count),

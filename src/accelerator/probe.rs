@@ -47,7 +47,7 @@ fn mps(environ: &Environ) -> Devices {
         return Devices::none("`DISABLE_MPS=1`");
     }
     Devices {
-        physical: vec![0],
+        count: 1,
         note: None,
     }
 }

@@ -81,7 +81,10 @@ fn all() -> Option<HashMap<Pid, Process>> {
 fn tree(root: Pid, all: &HashMap<Pid, Process>) -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for process in all.values() {
-        children.entry(process.parent).or_default().push(process.pid);
+        children
+            .entry(process.parent)
+            .or_default()
+            .push(process.pid);
     }
     let (mut found, mut seen, mut ahead) = (Vec::new(), HashSet::from([root]), vec![root]);
     while let Some(pid) = ahead.pop() {
@@ -100,18 +103,36 @@ fn tree(root: Pid, all: &HashMap<Pid, Process>) -> Vec<Process> {
 fn parse(stat: &[u8]) -> Option<Process> {
     let open = stat.iter().position(|it| *it == b'(')?;
     let close = stat.iter().rposition(|it| *it == b')')?;
-    let pid = std::str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
-    let mut rest = std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace();
+    let pid = std::str::from_utf8(&stat[..open])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let mut rest = std::str::from_utf8(&stat[close + 1..])
+        .ok()?
+        .split_ascii_whitespace();
     let state = *rest.next()?.as_bytes().first()?;
     let parent = rest.next()?.parse().ok()?;
     // Field 22 of the line; state is field 3 and the parent 4.
     let born = rest.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, state, born })
+    Some(Process {
+        pid,
+        parent,
+        state,
+        born,
+    })
 }
 
 fn children_without_proc() -> Vec<Process> {
     let found = (1..PID_MAX).filter(|pid| peek(Which::One(*pid)) == Found::Alive);
-    found.map(|pid| Process { pid, parent: 0, state: b'?', born: 0 }).collect()
+    found
+        .map(|pid| Process {
+            pid,
+            parent: 0,
+            state: b'?',
+            born: 0,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -122,12 +143,25 @@ mod tests {
     fn a_command_with_brackets_and_blanks_is_read() {
         let line = b"42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2 3";
         let read = parse(line).unwrap();
-        assert_eq!(read, Process { pid: 42, parent: 7, state: b'S', born: 9876 });
+        assert_eq!(
+            read,
+            Process {
+                pid: 42,
+                parent: 7,
+                state: b'S',
+                born: 9876
+            }
+        );
     }
 
     #[test]
     fn the_tree_leaves_out_strangers_and_zombies() {
-        let process = |pid, parent, state| Process { pid, parent, state, born: 1 };
+        let process = |pid, parent, state| Process {
+            pid,
+            parent,
+            state,
+            born: 1,
+        };
         let all = [
             process(10, 1, b'S'),
             process(11, 10, b'Z'),

@@ -21,7 +21,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Confession> {
     };
     let message = &parsed["message"];
     let inner = message.get("message").unwrap_or(message);
-    let traceback = message["extraInfo"]["py_callstack"].as_str().map(|it| it.trim_end().to_owned());
+    let traceback = message["extraInfo"]["py_callstack"]
+        .as_str()
+        .map(|it| it.trim_end().to_owned());
     let text = match inner {
         Value::String(text) => text.clone(),
         Value::Null => parsed.to_string(),
@@ -32,7 +34,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Confession> {
 
 /// The file that a launcher around us is shown: the worker's own, with the exit code added as torch does.
 pub(crate) fn with_exit_code(bytes: &[u8], code: i32) -> Vec<u8> {
-    let Ok(mut parsed) = serde_json::from_slice::<Value>(bytes) else { return bytes.to_vec() };
+    let Ok(mut parsed) = serde_json::from_slice::<Value>(bytes) else {
+        return bytes.to_vec();
+    };
     match parsed.get_mut("message") {
         Some(Value::Object(message)) => drop(message.insert("errorCode".to_owned(), code.into())),
         _ => return bytes.to_vec(),
@@ -42,7 +46,10 @@ pub(crate) fn with_exit_code(bytes: &[u8], code: i32) -> Vec<u8> {
 
 fn plain(text: &str) -> Option<Confession> {
     let message = text.trim().to_owned();
-    (!message.is_empty()).then_some(Confession { message, traceback: None })
+    (!message.is_empty()).then_some(Confession {
+        message,
+        traceback: None,
+    })
 }
 
 #[cfg(test)]

@@ -12,9 +12,17 @@ pub(crate) enum Event {
     /// A worker runs its program.
     Started { worker: LocalRank, pid: Pid },
     /// A worker could not be started; `errno` says why (errno(3)).
-    NotStarted { worker: LocalRank, errno: i32, step: Step },
+    NotStarted {
+        worker: LocalRank,
+        errno: i32,
+        step: Step,
+    },
     /// A worker ended; `asked` when we had already told it to.
-    Exited { worker: LocalRank, status: Status, asked: bool },
+    Exited {
+        worker: LocalRank,
+        status: Status,
+        asked: bool,
+    },
     /// The polite stop of all workers began.
     Stopping { why: Why },
     /// The grace period is over, or somebody wants the end now: SIGKILL to all.

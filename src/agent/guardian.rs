@@ -105,7 +105,10 @@ impl<'a> Guardian<'a> {
     fn wait(&mut self) {
         let timeout = match self.policy.next_start() {
             Some(_) => Some(Duration::ZERO),
-            None => self.policy.deadline().map(|at| at.saturating_sub(self.now())),
+            None => self
+                .policy
+                .deadline()
+                .map(|at| at.saturating_sub(self.now())),
         };
         let timeout = timeout.map(|it| TimeSpec::from_duration(it));
         let mut interest = PollFlags::POLLIN;
@@ -115,7 +118,11 @@ impl<'a> Guardian<'a> {
             PollFd::new(self.launcher.as_fd(), interest),
         ];
         // A launcher that has gone would make poll return at once for ever.
-        let sources = if self.launcher_gone { &mut sources[..1] } else { &mut sources[..] };
+        let sources = if self.launcher_gone {
+            &mut sources[..1]
+        } else {
+            &mut sources[..]
+        };
         let _ = ppoll(sources, timeout, None);
         self.flush();
     }
@@ -123,9 +130,17 @@ impl<'a> Guardian<'a> {
     fn hear_launcher(&mut self) {
         while !self.launcher_gone {
             let mut bytes = [0; SIZE];
-            match recv(self.launcher.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+            match recv(
+                self.launcher.as_raw_fd(),
+                &mut bytes,
+                MsgFlags::MSG_DONTWAIT,
+            ) {
                 Ok(SIZE) => match Command::decode(&bytes) {
-                    Some(Command::Begin { first_rank, world_size, port }) => {
+                    Some(Command::Begin {
+                        first_rank,
+                        world_size,
+                        port,
+                    }) => {
                         self.begin(first_rank, world_size, port);
                     }
                     Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
@@ -142,7 +157,12 @@ impl<'a> Guardian<'a> {
     }
 
     fn begin(&mut self, first_rank: u32, world_size: u32, port: u16) {
-        let world = World { first_rank, world_size, port, error_dir: self.error_dir.clone() };
+        let world = World {
+            first_rank,
+            world_size,
+            port,
+            error_dir: self.error_dir.clone(),
+        };
         self.spawner = Some(Spawner::new(self.plan, world));
         self.input(Input::Begin);
     }
@@ -205,7 +225,8 @@ impl<'a> Guardian<'a> {
         let now = self.now();
         if let Some(child) = self.children.get_mut(&pid).filter(|it| !it.told) {
             child.told = true;
-            self.policy.on(Input::Exited(child.rank, status), now, actions);
+            self.policy
+                .on(Input::Exited(child.rank, status), now, actions);
         }
     }
 
@@ -228,7 +249,10 @@ impl<'a> Guardian<'a> {
                 }
                 Action::TellStuck => {
                     for process in self.below() {
-                        self.tell(Event::Stuck { pid: process.pid, state: process.state });
+                        self.tell(Event::Stuck {
+                            pid: process.pid,
+                            state: process.state,
+                        });
                     }
                 }
             }
@@ -237,10 +261,18 @@ impl<'a> Guardian<'a> {
 
     fn send(&self, signal: Signal, target: Target) {
         match target {
-            Target::Workers => self.children.keys().for_each(|pid| descendants::kill(*pid, signal)),
-            Target::Groups => self.children.keys().for_each(|pid| descendants::kill(-pid, signal)),
+            Target::Workers => self
+                .children
+                .keys()
+                .for_each(|pid| descendants::kill(*pid, signal)),
+            Target::Groups => self
+                .children
+                .keys()
+                .for_each(|pid| descendants::kill(-pid, signal)),
             Target::Everything => {
-                self.below().iter().for_each(|process| descendants::send(process, signal));
+                self.below()
+                    .iter()
+                    .for_each(|process| descendants::send(process, signal));
             }
         }
     }
@@ -250,7 +282,10 @@ impl<'a> Guardian<'a> {
     }
 
     fn tell(&mut self, event: Event) {
-        self.unsent.push_back(Stamped { at: self.now(), event });
+        self.unsent.push_back(Stamped {
+            at: self.now(),
+            event,
+        });
         self.flush();
     }
 

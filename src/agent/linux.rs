@@ -39,7 +39,12 @@ pub(crate) fn hide_descriptors() {
     const FROM: libc::c_uint = 3;
     // SAFETY: no memory is involved; the flag closes nothing now.
     let done = unsafe {
-        libc::syscall(libc::SYS_close_range, FROM, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        libc::syscall(
+            libc::SYS_close_range,
+            FROM,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
     };
     if done == 0 {
         return;

@@ -75,7 +75,8 @@ impl Outcome {
     /// With the error files that `read` finds for workers that failed unasked.
     pub(crate) fn with_confessions(mut self, read: impl Fn(LocalRank) -> Option<Vec<u8>>) -> Self {
         let failed = (0..).zip(&self.workers).filter(|(_, it)| {
-            it.end.is_some_and(|end| !end.asked && !end.status.success())
+            it.end
+                .is_some_and(|end| !end.asked && !end.status.success())
         });
         let found = failed.filter_map(|(rank, _)| Some((rank, read(LocalRank(rank))?)));
         self.confessions = found.collect();
@@ -90,7 +91,11 @@ impl Outcome {
                 (record.pid, record.started) = (Some(pid), Some(at));
             }
             Event::NotStarted { errno, step, .. } => self.refusal = Some(Refusal { errno, step }),
-            Event::Exited { worker, status, asked } => {
+            Event::Exited {
+                worker,
+                status,
+                asked,
+            } => {
                 self.workers[worker.0 as usize].end = Some(End { at, status, asked });
             }
             Event::Stopping { why } => self.why = Some(why),
@@ -103,7 +108,9 @@ impl Outcome {
 
     /// The worker whose end is the root cause, and how it ended.
     pub(crate) fn root_cause(&self) -> Option<(LocalRank, End)> {
-        let Some(Why::Failed(rank)) = self.why else { return None };
+        let Some(Why::Failed(rank)) = self.why else {
+            return None;
+        };
         Some((rank, self.workers[rank.0 as usize].end?))
     }
 
@@ -115,9 +122,10 @@ impl Outcome {
         match self.why {
             None => Exit::Code(0),
             Some(Why::Signal(signal)) => Exit::Signal(signal),
-            Some(Why::Failed(_)) => {
-                Exit::Code(self.root_cause().map_or(1, |(_, end)| end.status.shell_code()))
-            }
+            Some(Why::Failed(_)) => Exit::Code(
+                self.root_cause()
+                    .map_or(1, |(_, end)| end.status.shell_code()),
+            ),
             Some(Why::NotStarted(_) | Why::LauncherGone) => Exit::Code(self.refused_code()),
         }
     }
@@ -125,8 +133,13 @@ impl Outcome {
     /// 126 and 127 as a shell has them for a program that cannot be run or is not there.
     fn refused_code(&self) -> u8 {
         match self.refusal {
-            Some(Refusal { step: Step::Exec, errno }) if errno == NOT_FOUND => 127,
-            Some(Refusal { step: Step::Exec, .. }) => 126,
+            Some(Refusal {
+                step: Step::Exec,
+                errno,
+            }) if errno == NOT_FOUND => 127,
+            Some(Refusal {
+                step: Step::Exec, ..
+            }) => 126,
             _ => 1,
         }
     }

@@ -90,9 +90,20 @@ enum Worker {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Running,
-    Stopping { kill_at: Moment, requested: Option<Moment>, leftovers_told: bool },
-    Lingering { until: Moment, tell_at: Option<Moment> },
-    Killing { give_up_at: Moment, sweep_at: Moment, pause: Duration },
+    Stopping {
+        kill_at: Moment,
+        requested: Option<Moment>,
+        leftovers_told: bool,
+    },
+    Lingering {
+        until: Moment,
+        tell_at: Option<Moment>,
+    },
+    Killing {
+        give_up_at: Moment,
+        sweep_at: Moment,
+        pause: Duration,
+    },
     Done,
 }
 
@@ -108,7 +119,12 @@ pub(crate) struct Policy {
 impl Policy {
     pub(crate) fn new(workers: u32, settings: Settings) -> Self {
         let workers = vec![Worker::Waiting; workers as usize];
-        Self { settings, workers, begun: false, phase: Phase::Running }
+        Self {
+            settings,
+            workers,
+            begun: false,
+            phase: Phase::Running,
+        }
     }
 
     pub(crate) fn done(&self) -> bool {
@@ -135,7 +151,11 @@ impl Policy {
             Phase::Running | Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
-            Phase::Killing { give_up_at, sweep_at, .. } => Some(sweep_at.min(give_up_at)),
+            Phase::Killing {
+                give_up_at,
+                sweep_at,
+                ..
+            } => Some(sweep_at.min(give_up_at)),
         }
     }
 
@@ -148,7 +168,11 @@ impl Policy {
             Input::Begin => self.begun = true,
             Input::Started(rank) => self.workers[rank.0 as usize] = Worker::Running,
             Input::NotStarted(rank, errno, step) => {
-                actions.push(Action::Tell(Event::NotStarted { worker: rank, errno, step }));
+                actions.push(Action::Tell(Event::NotStarted {
+                    worker: rank,
+                    errno,
+                    step,
+                }));
                 self.workers[rank.0 as usize] = Worker::Ended(Status::Code(127));
                 self.stop(Why::NotStarted(rank), Signal::TERM, now, actions);
             }
@@ -157,7 +181,9 @@ impl Policy {
             Input::Remaining(true) => self.leftovers(now, actions),
             Input::Signal(signal) => self.signal(signal, now, actions),
             Input::LauncherGone => {
-                actions.push(Action::Tell(Event::Stopping { why: Why::LauncherGone }));
+                actions.push(Action::Tell(Event::Stopping {
+                    why: Why::LauncherGone,
+                }));
                 self.kill(now, actions);
             }
             Input::Tick => self.tick(now, actions),
@@ -167,7 +193,11 @@ impl Policy {
     fn exited(&mut self, rank: LocalRank, status: Status, now: Moment, actions: &mut Vec<Action>) {
         self.workers[rank.0 as usize] = Worker::Ended(status);
         let asked = self.phase != Phase::Running;
-        actions.push(Action::Tell(Event::Exited { worker: rank, status, asked }));
+        actions.push(Action::Tell(Event::Exited {
+            worker: rank,
+            status,
+            asked,
+        }));
         if !asked && !status.success() {
             self.stop(Why::Failed(rank), Signal::TERM, now, actions);
         }
@@ -188,10 +218,17 @@ impl Policy {
             Phase::Running if self.settings.keep_daemons => self.finish(actions),
             Phase::Running => {
                 let (until, tell_at) = (now + self.settings.linger, now + LEFTOVER_NOTICE);
-                self.phase = Phase::Lingering { until, tell_at: Some(tell_at) };
+                self.phase = Phase::Lingering {
+                    until,
+                    tell_at: Some(tell_at),
+                };
             }
             // The grace period is politeness to the workers; what they left behind gets less.
-            Phase::Stopping { kill_at, leftovers_told, .. } if !*leftovers_told => {
+            Phase::Stopping {
+                kill_at,
+                leftovers_told,
+                ..
+            } if !*leftovers_told => {
                 *leftovers_told = true;
                 *kill_at = (*kill_at).min(now + self.settings.linger);
                 actions.push(Action::Send(Signal::TERM, Target::Everything));
@@ -224,8 +261,15 @@ impl Policy {
     fn request(&mut self, signal: Signal, now: Moment, actions: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Running => self.stop(Why::Signal(signal), signal, now, actions),
-            Phase::Stopping { requested: Some(first), .. } => {
-                let same = if signal == Signal::INT { SAME_INTERRUPT } else { SAME_REQUEST };
+            Phase::Stopping {
+                requested: Some(first),
+                ..
+            } => {
+                let same = if signal == Signal::INT {
+                    SAME_INTERRUPT
+                } else {
+                    SAME_REQUEST
+                };
                 if now >= *first + same {
                     self.kill(now, actions);
                 }
@@ -245,7 +289,11 @@ impl Policy {
         }
         let requested = matches!(why, Why::Signal(_)).then_some(now);
         let kill_at = now + self.settings.grace;
-        self.phase = Phase::Stopping { kill_at, requested, leftovers_told: false };
+        self.phase = Phase::Stopping {
+            kill_at,
+            requested,
+            leftovers_told: false,
+        };
         actions.push(Action::Send(signal, Target::Groups));
         // A stopped process gets a signal only once it goes on.
         actions.push(Action::Send(Signal::CONT, Target::Groups));
@@ -254,7 +302,11 @@ impl Policy {
 
     fn end_leftovers(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let kill_at = now + LEFTOVER_GRACE;
-        self.phase = Phase::Stopping { kill_at, requested: Some(now), leftovers_told: true };
+        self.phase = Phase::Stopping {
+            kill_at,
+            requested: Some(now),
+            leftovers_told: true,
+        };
         actions.push(Action::Send(Signal::TERM, Target::Everything));
     }
 
@@ -265,7 +317,11 @@ impl Policy {
         actions.push(Action::Tell(Event::Killing));
         actions.push(Action::Send(Signal::KILL, Target::Everything));
         let (give_up_at, sweep_at) = (now + GIVE_UP, now + SWEEP_PAUSE);
-        self.phase = Phase::Killing { give_up_at, sweep_at, pause: SWEEP_PAUSE };
+        self.phase = Phase::Killing {
+            give_up_at,
+            sweep_at,
+            pause: SWEEP_PAUSE,
+        };
     }
 
     fn tick(&mut self, now: Moment, actions: &mut Vec<Action>) {
@@ -274,19 +330,31 @@ impl Policy {
         }
         match self.phase {
             Phase::Stopping { .. } => self.kill(now, actions),
-            Phase::Lingering { until, tell_at: Some(_) } => {
+            Phase::Lingering {
+                until,
+                tell_at: Some(_),
+            } => {
                 actions.push(Action::TellLeft);
-                self.phase = Phase::Lingering { until, tell_at: None };
+                self.phase = Phase::Lingering {
+                    until,
+                    tell_at: None,
+                };
             }
             Phase::Lingering { .. } => self.end_leftovers(now, actions),
             Phase::Killing { give_up_at, .. } if now >= give_up_at => {
                 actions.push(Action::TellStuck);
                 self.finish(actions);
             }
-            Phase::Killing { give_up_at, pause, .. } => {
+            Phase::Killing {
+                give_up_at, pause, ..
+            } => {
                 actions.push(Action::Send(Signal::KILL, Target::Everything));
                 let pause = (pause * 2).min(SWEEP_PAUSE_MAX);
-                self.phase = Phase::Killing { give_up_at, sweep_at: now + pause, pause };
+                self.phase = Phase::Killing {
+                    give_up_at,
+                    sweep_at: now + pause,
+                    pause,
+                };
             }
             Phase::Running | Phase::Done => {}
         }

@@ -18,7 +18,10 @@ impl PrivateDir {
         match nix::unistd::mkdtemp(&temp.join("torchelastic_XXXXXX")) {
             Ok(path) => Some(Self(path)),
             Err(errno) => {
-                tracing::warn!("no directory for error files below {}: {errno}", temp.display());
+                tracing::warn!(
+                    "no directory for error files below {}: {errno}",
+                    temp.display()
+                );
                 None
             }
         }
@@ -49,8 +52,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) {
 
 /// The bytes of an error file, if the worker wrote one. A FIFO or a device in its place is not opened.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
-    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    fs::symlink_metadata(path)
+        .ok()
+        .filter(fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(ENOUGH).read_to_end(&mut bytes).ok()?;
+    fs::File::open(path)
+        .ok()?
+        .take(ENOUGH)
+        .read_to_end(&mut bytes)
+        .ok()?;
     Some(bytes)
 }

@@ -36,8 +36,13 @@ pub(crate) struct Start<'a> {
 ///
 /// # Errors
 /// The system refused what a run needs before there was a worker; the text says what.
-pub(crate) fn run(plan: &Plan, start: &Start<'_>, hear: &mut dyn FnMut(&Stamped)) -> Result<Outcome> {
-    let mut inbox = Inbox::open(start.inherited, &plan.settings.handled).context("failed to take in signals")?;
+pub(crate) fn run(
+    plan: &Plan,
+    start: &Start<'_>,
+    hear: &mut dyn FnMut(&Stamped),
+) -> Result<Outcome> {
+    let mut inbox = Inbox::open(start.inherited, &plan.settings.handled)
+        .context("failed to take in signals")?;
     let directory = PrivateDir::make(&plan.machine.temp);
     let strangers = strangers();
     if linux::adopt_orphans().is_err() {
@@ -51,27 +56,51 @@ pub(crate) fn run(plan: &Plan, start: &Start<'_>, hear: &mut dyn FnMut(&Stamped)
         argument_bytes: start.argument_bytes,
     };
     let ward = Ward::start(&birth).context("failed to start the guardian process")?;
-    inbox.listen_for_interrupts(start.inherited).context("failed to listen for Ctrl-C")?;
+    inbox
+        .listen_for_interrupts(start.inherited)
+        .context("failed to listen for Ctrl-C")?;
     let workers = plan.local_world_size.value;
     let first_rank = workers * plan.node_rank.value.0;
     let world_size = workers * plan.num_nodes.value;
-    ward.tell(Command::Begin { first_rank, world_size, port: start.port });
-    let mut launcher = Launcher { inbox, ward, outcome: Outcome::new(workers), hear };
+    ward.tell(Command::Begin {
+        first_rank,
+        world_size,
+        port: start.port,
+    });
+    let mut launcher = Launcher {
+        inbox,
+        ward,
+        outcome: Outcome::new(workers),
+        hear,
+    };
     launcher.watch();
     launcher.conclude(&strangers);
-    let world = World { first_rank, world_size, port: start.port, error_dir: birth.error_dir.map(Into::into) };
-    let outcome = launcher.outcome.with_confessions(|rank| confession(&world, rank));
+    let world = World {
+        first_rank,
+        world_size,
+        port: start.port,
+        error_dir: birth.error_dir.map(Into::into),
+    };
+    let outcome = launcher
+        .outcome
+        .with_confessions(|rank| confession(&world, rank));
     pass_on(plan, &outcome);
     Ok(outcome)
 }
 
 /// A launcher around us reads its own error file: it gets the root cause's, as from torch's launcher.
 fn pass_on(plan: &Plan, outcome: &Outcome) {
-    let (Some(file), Some((rank, end))) = (plan.environ.text("TORCHELASTIC_ERROR_FILE"), outcome.root_cause()) else {
+    let (Some(file), Some((rank, end))) = (
+        plan.environ.text("TORCHELASTIC_ERROR_FILE"),
+        outcome.root_cause(),
+    ) else {
         return;
     };
     if let Some(bytes) = outcome.confessions.get(&rank.0) {
-        private::write(file.as_ref(), &error_file::with_exit_code(bytes, end.status.python_code()));
+        private::write(
+            file.as_ref(),
+            &error_file::with_exit_code(bytes, end.status.python_code()),
+        );
     }
 }
 
@@ -155,7 +184,8 @@ impl Launcher<'_> {
             if left.is_empty() {
                 return;
             }
-            left.iter().for_each(|it| descendants::send(it, Signal::KILL));
+            left.iter()
+                .for_each(|it| descendants::send(it, Signal::KILL));
             // SIGCHLD is in the inbox's mask: this sleeps until a death or for a moment.
             wait_for_a_moment(self.inbox.sources());
             while self.inbox.next().is_some() {}
@@ -171,7 +201,8 @@ fn ours(strangers: &[Process]) -> Vec<Process> {
     let mut foreign: Vec<_> = strangers.iter().map(|it| (it.pid, it.born)).collect();
     // Nearest first, so a parent has been judged before its children.
     below.retain(|it| {
-        let stranger = foreign.contains(&(it.pid, it.born)) || foreign.iter().any(|(pid, _)| *pid == it.parent);
+        let stranger = foreign.contains(&(it.pid, it.born))
+            || foreign.iter().any(|(pid, _)| *pid == it.parent);
         if stranger {
             foreign.push((it.pid, it.born));
         }
@@ -181,7 +212,9 @@ fn ours(strangers: &[Process]) -> Vec<Process> {
 }
 
 fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>) {
-    let mut sources: Vec<_> = sources.map(|it| PollFd::new(it, PollFlags::POLLIN)).collect();
+    let mut sources: Vec<_> = sources
+        .map(|it| PollFd::new(it, PollFlags::POLLIN))
+        .collect();
     let _ = poll(&mut sources, PollTimeout::NONE);
 }
 

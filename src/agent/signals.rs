@@ -47,7 +47,9 @@ impl Inherited {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
         set_default(libc::SIGCHLD);
         let ignored = RESPECTED.into_iter().filter(|it| is_ignored(*it as i32));
-        Self { ignored: ignored.map(|it| Signal(it as i32)).collect() }
+        Self {
+            ignored: ignored.map(|it| Signal(it as i32)).collect(),
+        }
     }
 
     pub(crate) fn ignores(&self, signal: Signal) -> bool {
@@ -89,7 +91,11 @@ impl Inbox {
         unsafe { libc::sigprocmask(libc::SIG_BLOCK, &mask, std::ptr::null_mut()) };
         let flags = nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK;
         let (interrupts, interrupter) = nix::unistd::pipe2(flags)?;
-        Ok(Self { taken, interrupts, interrupter: Some(interrupter) })
+        Ok(Self {
+            taken,
+            interrupts,
+            interrupter: Some(interrupter),
+        })
     }
 
     /// Starts ctrlc's thread, unless SIGINT is ignored on purpose. After the guardian's fork, since threads
@@ -143,7 +149,10 @@ pub(crate) fn die_by(signal: Signal) {
 }
 
 fn mask_of(inherited: &Inherited, handled: &[Signal]) -> libc::sigset_t {
-    let taken = TAKEN.iter().map(|it| *it as i32).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    let taken = TAKEN
+        .iter()
+        .map(|it| *it as i32)
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let taken = taken.chain(handled.iter().map(|it| it.0));
     // SAFETY: the set is initialised before signals are added.
     unsafe {
@@ -159,7 +168,10 @@ fn mask_of(inherited: &Inherited, handled: &[Signal]) -> libc::sigset_t {
 fn signal_fd(mask: &libc::sigset_t) -> io::Result<SignalFd> {
     // SAFETY: every bit of the set was put there by sigaddset; the wrapper adds no meaning to them.
     let mask = unsafe { SigSet::from_sigset_t_unchecked(*mask) };
-    Ok(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+    Ok(SignalFd::with_flags(
+        &mask,
+        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+    )?)
 }
 
 /// Raw, since the safe sets hold no real-time signals.
@@ -176,7 +188,8 @@ fn is_ignored(signal: i32) -> bool {
     // SAFETY: a null new action only asks; `old` is filled in on success.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal, std::ptr::null(), &mut old) == 0
+            && old.sa_sigaction == libc::SIG_IGN
     }
 }
 

@@ -53,7 +53,12 @@ struct Launch {
 
 impl<'a> Spawner<'a> {
     pub(crate) fn new(plan: &'a Plan, world: World) -> Self {
-        let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok();
+        let null = open(
+            "/dev/null",
+            OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .ok();
         let environment = plan.common_environment(&world);
         Self {
             plan,
@@ -87,8 +92,11 @@ impl<'a> Spawner<'a> {
             parent: nix::unistd::getpid().as_raw(),
             failure: None,
         };
-        let pid = clone_and_wait_for_exec(&mut self.stack, &mut launch)
-            .map_err(|errno| Refused { errno: errno as i32, step: Step::Process })?;
+        let pid =
+            clone_and_wait_for_exec(&mut self.stack, &mut launch).map_err(|errno| Refused {
+                errno: errno as i32,
+                step: Step::Process,
+            })?;
         match launch.failure {
             None => Ok(pid),
             Some((step, errno)) => {
@@ -149,7 +157,10 @@ unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
 }
 
 fn pointers<'c>(strings: impl Iterator<Item = &'c CString>) -> Vec<*const c_char> {
-    strings.map(|it| CStr::as_ptr(it)).chain([std::ptr::null()]).collect()
+    strings
+        .map(|it| CStr::as_ptr(it))
+        .chain([std::ptr::null()])
+        .collect()
 }
 
 fn assignment((name, value): (OsString, OsString)) -> CString {

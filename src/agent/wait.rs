@@ -65,7 +65,10 @@ fn read(info: &libc::siginfo_t) -> Found {
     }
     let status = match info.si_code {
         libc::CLD_EXITED => Status::Code(value as u8),
-        code => Status::Signal { signal: Signal(value), core: code == libc::CLD_DUMPED },
+        code => Status::Signal {
+            signal: Signal(value),
+            core: code == libc::CLD_DUMPED,
+        },
     };
     Found::Dead(pid, status)
 }

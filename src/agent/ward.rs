@@ -15,7 +15,7 @@ use super::message::{Command, SIZE, Stamped};
 use super::policy::Policy;
 use super::private;
 use super::signals::{Inherited, prepare_guardian};
-use super::wait::{Found, reap_blocking, Which};
+use super::wait::{Found, Which, reap_blocking};
 use crate::plan::Plan;
 use crate::status::{Signal, Status};
 
@@ -51,7 +51,10 @@ impl Ward {
         let (socket, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
         // SAFETY: this process has one thread, so the child may do whatever we may.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => Ok(Self { pid: child.as_raw(), socket }),
+            ForkResult::Parent { child } => Ok(Self {
+                pid: child.as_raw(),
+                socket,
+            }),
             ForkResult::Child => {
                 // Or the guardian would keep the launcher's end open and never see it close.
                 drop(socket);
@@ -101,7 +104,9 @@ impl Ward {
 
 /// The guardian's life, in the child of the fork.
 fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
-    let Ok(deaths) = prepare_guardian(birth.inherited) else { return };
+    let Ok(deaths) = prepare_guardian(birth.inherited) else {
+        return;
+    };
     // Out of the terminal's reach and of `kill -9 -GROUP`.
     let _ = nix::unistd::setsid();
     linux::hide_descriptors();
@@ -109,9 +114,19 @@ fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
     if linux::adopt_orphans().is_err() {
         tracing::warn!("processes that leave their group cannot be followed on this kernel");
     }
-    let policy = Policy::new(birth.plan.local_world_size.value, birth.plan.settings.clone());
+    let policy = Policy::new(
+        birth.plan.local_world_size.value,
+        birth.plan.settings.clone(),
+    );
     let error_dir = birth.error_dir.map(Into::into);
-    let guardian = Guardian::new(birth.plan, launcher, deaths, birth.origin, policy, error_dir);
+    let guardian = Guardian::new(
+        birth.plan,
+        launcher,
+        deaths,
+        birth.origin,
+        policy,
+        error_dir,
+    );
     let launcher_gone = guardian.run();
     if let (true, Some(path)) = (launcher_gone, birth.error_dir) {
         private::remove(path);

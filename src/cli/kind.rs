@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
-use crate::integer::Integer;
 use super::repr::repr;
 use super::request::Request;
+use crate::integer::Integer;
 
 /// The kind of an option's value, with the place in the request where it goes.
 pub(super) enum Kind {

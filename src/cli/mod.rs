@@ -15,7 +15,6 @@ mod hint;
 mod run;
 mod parse;
 
-
 pub(crate) use parse::{Command, parse};
 pub(crate) use request::{Isolation, Request};
 pub(crate) use script::look_at;

@@ -8,7 +8,6 @@ use crate::integer::Integer;
 use crate::source::Sourced;
 use crate::status::Signal;
 
-
 /// `--isolate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Isolation {

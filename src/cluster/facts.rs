@@ -17,6 +17,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A machine without a scheduler: it says nothing.
     pub(crate) fn plain() -> Self {
-        Self { name: "plain machine", num_nodes: None, node_rank: None, main_address: None, main_port: None }
+        Self {
+            name: "plain machine",
+            num_nodes: None,
+            node_rank: None,
+            main_address: None,
+            main_port: None,
+        }
     }
 }

@@ -15,20 +15,44 @@ pub(crate) fn describe(plan: &Plan) -> String {
     let facts = [
         ("cluster", plan.cluster.to_owned()),
         ("nodes", sourced(&nodes, &plan.num_nodes.source)),
-        ("node rank", sourced(&plan.node_rank.value, &plan.node_rank.source)),
-        ("main address", sourced(&plan.main_address.value, &plan.main_address.source)),
+        (
+            "node rank",
+            sourced(&plan.node_rank.value, &plan.node_rank.source),
+        ),
+        (
+            "main address",
+            sourced(&plan.main_address.value, &plan.main_address.source),
+        ),
         ("main port", port(plan)),
-        ("workers here", sourced(&workers, &plan.local_world_size.source)),
-        ("interpreter", format!("{} ({})", plan.program.display(), plan.program_source)),
-        ("grace period", format!("{} s", plan.settings.grace.as_secs_f64())),
+        (
+            "workers here",
+            sourced(&workers, &plan.local_world_size.source),
+        ),
+        (
+            "interpreter",
+            format!("{} ({})", plan.program.display(), plan.program_source),
+        ),
+        (
+            "grace period",
+            format!("{} s", plan.settings.grace.as_secs_f64()),
+        ),
     ];
     for (name, value) in facts {
         let _ = writeln!(text, "{name:<14}{value}");
     }
     let _ = writeln!(text, "{:<14}{}", "command", command(plan));
-    let removed: Vec<_> = plan.removed().iter().map(|it| it.display().to_string()).collect();
+    let removed: Vec<_> = plan
+        .removed()
+        .iter()
+        .map(|it| it.display().to_string())
+        .collect();
     if !removed.is_empty() {
-        let _ = writeln!(text, "{:<14}{} (an outer launcher's)", "removed", removed.join(" "));
+        let _ = writeln!(
+            text,
+            "{:<14}{} (an outer launcher's)",
+            "removed",
+            removed.join(" ")
+        );
     }
     text.push_str("\nvariables of every worker\n");
     for (name, value) in plan.common_exports(&world) {
@@ -61,12 +85,19 @@ fn sourced(value: &impl std::fmt::Display, source: &Source) -> String {
 fn port(plan: &Plan) -> String {
     let port = sourced(&plan.main_port.value, &plan.main_port.source);
     let free = plan.main_port.source == Source::Default && plan.num_nodes.value == 1;
-    if free { format!("{port}; a free one if it is taken") } else { port }
+    if free {
+        format!("{port}; a free one if it is taken")
+    } else {
+        port
+    }
 }
 
 /// As one would type it in a shell.
 fn command(plan: &Plan) -> String {
-    let words = plan.arguments.iter().map(|it| quoted(&it.to_string_lossy()));
+    let words = plan
+        .arguments
+        .iter()
+        .map(|it| quoted(&it.to_string_lossy()));
     words.collect::<Vec<_>>().join(" ")
 }
 

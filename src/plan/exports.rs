@@ -35,15 +35,27 @@ struct Export {
 }
 
 const fn ours(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
-    Export { name, rule: Rule::Ours, from: From::Plan(value) }
+    Export {
+        name,
+        rule: Rule::Ours,
+        from: From::Plan(value),
+    }
 }
 
 const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
-    Export { name, rule: Rule::Users, from: From::Plan(value) }
+    Export {
+        name,
+        rule: Rule::Users,
+        from: From::Plan(value),
+    }
 }
 
 const fn own(name: &'static str, value: fn(&World, LocalRank) -> Value) -> Export {
-    Export { name, rule: Rule::Ours, from: From::Worker(value) }
+    Export {
+        name,
+        rule: Rule::Ours,
+        from: From::Worker(value),
+    }
 }
 
 #[rustfmt::skip]
@@ -97,9 +109,17 @@ impl Plan {
         let replaced = |name: &OsStr| {
             exported.iter().any(|(it, _)| *it == name) || EXPORTS.iter().any(|it| it.is_own(name))
         };
-        let kept = self.environ.iter().filter(|(name, _)| !replaced(name) && !self.is_outer(name));
+        let kept = self
+            .environ
+            .iter()
+            .filter(|(name, _)| !replaced(name) && !self.is_outer(name));
         let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        kept.chain(exported.iter().map(|(name, value)| ((*name).into(), value.clone()))).collect()
+        kept.chain(
+            exported
+                .iter()
+                .map(|(name, value)| ((*name).into(), value.clone())),
+        )
+        .collect()
     }
 
     /// The variables that each worker has for itself.
@@ -118,9 +138,15 @@ impl Plan {
     /// What we set for all workers, in the table's order.
     pub(crate) fn common_exports(&self, world: &World) -> Vec<(&'static str, OsString)> {
         let set = EXPORTS.iter().filter_map(|it| {
-            let From::Plan(value) = it.from else { return None };
+            let From::Plan(value) = it.from else {
+                return None;
+            };
             let users = it.rule == Rule::Users && self.environ.get(it.name).is_some();
-            if users { None } else { Some((it.name, value(self, world)?)) }
+            if users {
+                None
+            } else {
+                Some((it.name, value(self, world)?))
+            }
         });
         set.collect()
     }
@@ -128,12 +154,15 @@ impl Plan {
     /// Variables of the user's environment that workers do not get, as an outer launcher's.
     pub(crate) fn removed(&self) -> Vec<&OsStr> {
         let names = self.environ.iter().map(|(name, _)| name);
-        names.filter(|it| self.is_outer(it) && !EXPORTS.iter().any(|row| row.name == *it)).collect()
+        names
+            .filter(|it| self.is_outer(it) && !EXPORTS.iter().any(|row| row.name == *it))
+            .collect()
     }
 
     fn is_outer(&self, name: &OsStr) -> bool {
         LAUNCHERS_OWN.iter().any(|it| *it == name)
-            || self.environ.get("LT_CLI_USED").is_some() && OUTER_LIGHTNING.iter().any(|it| *it == name)
+            || self.environ.get("LT_CLI_USED").is_some()
+                && OUTER_LIGHTNING.iter().any(|it| *it == name)
     }
 }
 
@@ -148,7 +177,12 @@ fn text(value: impl ToString) -> Value {
 }
 
 fn handled(plan: &Plan) -> String {
-    let names: Vec<String> = plan.settings.handled.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = plan
+        .settings
+        .handled
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     names.join(",")
 }
 
@@ -159,6 +193,11 @@ fn threads(plan: &Plan) -> usize {
 
 /// As torch 2.15 names it (`torch/_inductor/runtime/cache_dir_utils.py`).
 fn inductor_cache(plan: &Plan) -> PathBuf {
-    let user: String = plan.machine.user.chars().map(|it| if r#"\/:*?"<>|"#.contains(it) { '_' } else { it }).collect();
+    let user: String = plan
+        .machine
+        .user
+        .chars()
+        .map(|it| if r#"\/:*?"<>|"#.contains(it) { '_' } else { it })
+        .collect();
     plan.machine.temp.join(format!("torchinductor_{user}"))
 }

@@ -44,14 +44,20 @@ pub(crate) fn find_interpreter(
         for name in ["python3", "python"] {
             let path = folder.join("bin").join(name);
             if is_program(&path) {
-                return Ok(Interpreter { path: path.into(), source });
+                return Ok(Interpreter {
+                    path: path.into(),
+                    source,
+                });
             }
         }
         tried.push(format!("{} ({source})", folder.join("bin").display()));
     }
     for name in ["python3", "python"] {
         if let Some(path) = on_path(name.as_ref(), environ, is_program) {
-            return Ok(Interpreter { path, source: format!("{name} on PATH") });
+            return Ok(Interpreter {
+                path,
+                source: format!("{name} on PATH"),
+            });
         }
     }
     tried.push(match environ.get("PATH") {
@@ -71,12 +77,19 @@ fn environments(
     own_binary: Option<&Path>,
     exists: &dyn Fn(&Path) -> bool,
 ) -> Vec<(String, PathBuf)> {
-    let own = own_binary.and_then(|it| it.parent()?.parent()).map(Path::to_owned);
+    let own = own_binary
+        .and_then(|it| it.parent()?.parent())
+        .map(Path::to_owned);
     let own = own.filter(|it| exists(&it.join("pyvenv.cfg")) || exists(&it.join("conda-meta")));
     let own = own.map(|it| ("the environment fabric is installed in".to_owned(), it));
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| {
-        Some((name.to_owned(), PathBuf::from(environ.get(name).filter(|it| !it.is_empty())?)))
-    });
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .into_iter()
+        .filter_map(|name| {
+            Some((
+                name.to_owned(),
+                PathBuf::from(environ.get(name).filter(|it| !it.is_empty())?),
+            ))
+        });
     own.into_iter().chain(active).collect()
 }
 
@@ -93,21 +106,41 @@ fn explicit(
     };
     let source_text = source.to_owned();
     match found {
-        Some(path) => Ok(Interpreter { path, source: source_text }),
+        Some(path) => Ok(Interpreter {
+            path,
+            source: source_text,
+        }),
         None => Err(format!(
             "the interpreter `{}` ({source}) {}",
             named.display(),
-            if plain { "is not on PATH" } else { "does not exist or cannot be executed" }
+            if plain {
+                "is not on PATH"
+            } else {
+                "does not exist or cannot be executed"
+            }
         )),
     }
 }
 
-fn on_path(name: &OsStr, environ: &Environ, is_program: &dyn Fn(&Path) -> bool) -> Option<OsString> {
+fn on_path(
+    name: &OsStr,
+    environ: &Environ,
+    is_program: &dyn Fn(&Path) -> bool,
+) -> Option<OsString> {
     let path = environ.get("PATH")?;
     let folders = std::env::split_paths(path);
     // An empty entry means the current directory (execvp(3)).
-    let found = folders.map(|it| if it.as_os_str().is_empty() { PathBuf::from(".") } else { it });
-    found.map(|it| it.join(name)).find(|it| is_program(it)).map(Into::into)
+    let found = folders.map(|it| {
+        if it.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            it
+        }
+    });
+    found
+        .map(|it| it.join(name))
+        .find(|it| is_program(it))
+        .map(Into::into)
 }
 
 #[cfg(test)]
@@ -125,7 +158,10 @@ mod tests {
         let environ: Environ = variables.iter().copied().collect();
         let is_program = |it: &Path| programs.iter().any(|program| Path::new(program) == it);
         let exists = |it: &Path| it == Path::new("/venv/pyvenv.cfg");
-        let files = Files { is_program: &is_program, exists: &exists };
+        let files = Files {
+            is_program: &is_program,
+            exists: &exists,
+        };
         let own = Path::new(own);
         let found = find_interpreter(named.map(OsStr::new), &environ, Some(own), &files);
         match expected {
@@ -139,33 +175,95 @@ mod tests {
     #[test]
     fn the_user_is_asked_first() {
         let exec = [("PYTHON_EXEC", "/b/python"), ("PATH", "/usr/bin")];
-        let all = ["/a/python", "/b/python", "/venv/bin/python3", "/usr/bin/python3.9"];
+        let all = [
+            "/a/python",
+            "/b/python",
+            "/venv/bin/python3",
+            "/usr/bin/python3.9",
+        ];
         check(Some("/a/python"), &exec, OWN, &all, Ok("/a/python"));
         check(None, &exec, OWN, &all, Ok("/b/python"));
-        check(Some("python3.9"), &exec, OWN, &all, Ok("/usr/bin/python3.9"));
+        check(
+            Some("python3.9"),
+            &exec,
+            OWN,
+            &all,
+            Ok("/usr/bin/python3.9"),
+        );
     }
 
     #[test]
     fn a_name_that_does_not_exist_is_no_reason_to_take_another() {
         let exec = [("PYTHON_EXEC", "/gone/python"), ("PATH", "/usr/bin")];
-        check(None, &exec, OWN, &["/usr/bin/python3"], Err("`/gone/python` (PYTHON_EXEC)"));
-        check(Some("py"), &exec, OWN, &["/usr/bin/python3"], Err("`py` (--python) is not on PATH"));
+        check(
+            None,
+            &exec,
+            OWN,
+            &["/usr/bin/python3"],
+            Err("`/gone/python` (PYTHON_EXEC)"),
+        );
+        check(
+            Some("py"),
+            &exec,
+            OWN,
+            &["/usr/bin/python3"],
+            Err("`py` (--python) is not on PATH"),
+        );
     }
 
     #[test]
     fn our_own_environment_comes_before_the_active_one() {
-        let both = [("VIRTUAL_ENV", "/active"), ("CONDA_PREFIX", "/conda"), ("PATH", "/usr/bin")];
-        let all = ["/venv/bin/python", "/active/bin/python3", "/conda/bin/python3", "/usr/bin/python3"];
+        let both = [
+            ("VIRTUAL_ENV", "/active"),
+            ("CONDA_PREFIX", "/conda"),
+            ("PATH", "/usr/bin"),
+        ];
+        let all = [
+            "/venv/bin/python",
+            "/active/bin/python3",
+            "/conda/bin/python3",
+            "/usr/bin/python3",
+        ];
         check(None, &both, OWN, &all, Ok("/venv/bin/python"));
-        check(None, &both, "/opt/bin/fabric", &all, Ok("/active/bin/python3"));
-        check(None, &both, "/usr/bin/fabric", &all, Ok("/active/bin/python3"));
-        check(None, &both, "/opt/bin/fabric", &all[2..], Ok("/conda/bin/python3"));
-        check(None, &both, "/opt/bin/fabric", &all[3..], Ok("/usr/bin/python3"));
+        check(
+            None,
+            &both,
+            "/opt/bin/fabric",
+            &all,
+            Ok("/active/bin/python3"),
+        );
+        check(
+            None,
+            &both,
+            "/usr/bin/fabric",
+            &all,
+            Ok("/active/bin/python3"),
+        );
+        check(
+            None,
+            &both,
+            "/opt/bin/fabric",
+            &all[2..],
+            Ok("/conda/bin/python3"),
+        );
+        check(
+            None,
+            &both,
+            "/opt/bin/fabric",
+            &all[3..],
+            Ok("/usr/bin/python3"),
+        );
     }
 
     #[test]
     fn nothing_found_lists_what_was_tried() {
-        check(None, &[("PATH", "/x:/y"), ("VIRTUAL_ENV", "/v")], OWN, &[], Err("/v/bin (VIRTUAL_ENV)"));
+        check(
+            None,
+            &[("PATH", "/x:/y"), ("VIRTUAL_ENV", "/v")],
+            OWN,
+            &[],
+            Err("/v/bin (VIRTUAL_ENV)"),
+        );
         check(None, &[("PATH", "/x:/y")], OWN, &[], Err("on PATH `/x:/y`"));
         check(None, &[], OWN, &[], Err("no PATH is set"));
     }

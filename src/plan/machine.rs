@@ -24,7 +24,9 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn look(environ: &Environ) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let host = nix::unistd::gethostname().ok().and_then(|it| it.into_string().ok());
+        let host = nix::unistd::gethostname()
+            .ok()
+            .and_then(|it| it.into_string().ok());
         Self {
             cpus,
             host: host.unwrap_or_default(),
@@ -36,7 +38,9 @@ impl Machine {
 }
 
 fn user(environ: &Environ) -> String {
-    let named = ["LOGNAME", "USER", "LNAME", "USERNAME"].into_iter().find_map(|it| environ.text(it));
+    let named = ["LOGNAME", "USER", "LNAME", "USERNAME"]
+        .into_iter()
+        .find_map(|it| environ.text(it));
     match named {
         Some(name) => name.to_owned(),
         None => {
@@ -53,10 +57,14 @@ fn process_limit() -> Option<u64> {
 }
 
 fn temp(environ: &Environ) -> PathBuf {
-    let named = ["TMPDIR", "TEMP", "TMP"].into_iter().filter_map(|it| environ.text(it));
+    let named = ["TMPDIR", "TEMP", "TMP"]
+        .into_iter()
+        .filter_map(|it| environ.text(it));
     let usual = ["/tmp", "/var/tmp", "/usr/tmp"];
     let mut candidates = named.chain(usual).map(PathBuf::from);
-    candidates.find(|it| is_writable_directory(it)).unwrap_or_else(|| PathBuf::from("."))
+    candidates
+        .find(|it| is_writable_directory(it))
+        .unwrap_or_else(|| PathBuf::from("."))
 }
 
 fn is_writable_directory(path: &std::path::Path) -> bool {

@@ -34,7 +34,14 @@ pub(crate) struct Given<'a> {
 /// # Errors
 /// A number or an address that cannot be right, named with its value and its option.
 pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
-    let Given { request, cluster, selection, interpreter, machine, environ } = given;
+    let Given {
+        request,
+        cluster,
+        selection,
+        interpreter,
+        machine,
+        environ,
+    } = given;
     let num_nodes = num_nodes(request, &cluster)?;
     let node_rank = node_rank(request, &cluster, &num_nodes)?;
     Ok(Plan {
@@ -67,27 +74,46 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
 
 /// `-u` as in the original: Python does not hold output back when it goes to a file or a pipe.
 fn arguments(request: &Request, interpreter: &Interpreter) -> Vec<OsString> {
-    let own = [interpreter.path.clone(), "-u".into(), request.script.clone()];
-    own.into_iter().chain(request.script_args.iter().cloned()).collect()
+    let own = [
+        interpreter.path.clone(),
+        "-u".into(),
+        request.script.clone(),
+    ];
+    own.into_iter()
+        .chain(request.script_args.iter().cloned())
+        .collect()
 }
 
 fn num_nodes(request: &Request, cluster: &Cluster) -> Result<Sourced<u32>> {
     let Some(given) = &request.num_nodes else {
-        return Ok(cluster.num_nodes.clone().unwrap_or(Sourced::new(1, Source::Default)));
+        return Ok(cluster
+            .num_nodes
+            .clone()
+            .unwrap_or(Sourced::new(1, Source::Default)));
     };
     match number(given) {
         Some(nodes @ 1..) => Ok(Sourced::new(nodes, Source::Flag("--num-nodes"))),
-        _ => bail!("`--num-nodes {}` is no number of nodes: give 1 or more", given.text),
+        _ => bail!(
+            "`--num-nodes {}` is no number of nodes: give 1 or more",
+            given.text
+        ),
     }
 }
 
-fn node_rank(request: &Request, cluster: &Cluster, nodes: &Sourced<u32>) -> Result<Sourced<NodeRank>> {
+fn node_rank(
+    request: &Request,
+    cluster: &Cluster,
+    nodes: &Sourced<u32>,
+) -> Result<Sourced<NodeRank>> {
     let rank = match &request.node_rank {
         Some(given) => match number(given) {
             Some(rank) => Sourced::new(NodeRank(rank), Source::Flag("--node-rank")),
             None => bail!("`--node-rank {}` is no rank: they count from 0", given.text),
         },
-        None => cluster.node_rank.clone().unwrap_or(Sourced::new(NodeRank(0), Source::Default)),
+        None => cluster
+            .node_rank
+            .clone()
+            .unwrap_or(Sourced::new(NodeRank(0), Source::Default)),
     };
     if rank.value.0 < nodes.value {
         return Ok(rank);
@@ -110,12 +136,18 @@ fn main_address(request: &Request, cluster: &Cluster) -> Result<Sourced<String>>
         return Ok(cluster.main_address.clone().unwrap_or(default));
     };
     let text = given.to_string_lossy();
-    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(&text);
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|it| it.strip_suffix(']'))
+        .unwrap_or(&text);
     let fits = |it: char| it.is_alphanumeric() || "_.:-".contains(it);
     if bare.is_empty() || !bare.chars().all(fits) {
         bail!("`--main-address {text}` is no host name or IP address");
     }
-    Ok(Sourced::new(bare.to_owned(), Source::Flag("--main-address")))
+    Ok(Sourced::new(
+        bare.to_owned(),
+        Source::Flag("--main-address"),
+    ))
 }
 
 fn main_port(request: &Request, cluster: &Cluster) -> Result<Sourced<u16>> {
@@ -125,7 +157,10 @@ fn main_port(request: &Request, cluster: &Cluster) -> Result<Sourced<u16>> {
     };
     match given.value.and_then(|it| u16::try_from(it).ok()) {
         Some(port) => Ok(Sourced::new(port, Source::Flag("--main-port"))),
-        None => bail!("`--main-port {}` is no port: they go from 0 to 65535", given.text),
+        None => bail!(
+            "`--main-port {}` is no port: they go from 0 to 65535",
+            given.text
+        ),
     }
 }
 

@@ -31,7 +31,10 @@ impl Baseline {
     /// What has changed since, for the summary.
     pub(crate) fn compare(&self) -> Clues {
         let struck = self.group.as_ref().filter(|it| it.kills() > self.kills);
-        Clues { out_of_memory: struck.map(Group::limit), shared_memory: shared_memory() }
+        Clues {
+            out_of_memory: struck.map(Group::limit),
+            shared_memory: shared_memory(),
+        }
     }
 }
 
@@ -49,26 +52,41 @@ impl Group {
             let memory = controllers.split(',').any(|it| it == "memory");
             let (root, events, limit) = match controllers {
                 "" => ("/sys/fs/cgroup", "memory.events", "memory.max"),
-                _ if memory => ("/sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"),
+                _ if memory => (
+                    "/sys/fs/cgroup/memory",
+                    "memory.oom_control",
+                    "memory.limit_in_bytes",
+                ),
                 _ => continue,
             };
             // In a container the path is the host's, and the group itself is mounted at the root.
             for folder in [Path::new(root).join(path), root.into()] {
-                candidates.push(Self { folder, events, limit });
+                candidates.push(Self {
+                    folder,
+                    events,
+                    limit,
+                });
             }
         }
-        candidates.into_iter().find(|it| it.folder.join(it.events).exists())
+        candidates
+            .into_iter()
+            .find(|it| it.folder.join(it.events).exists())
     }
 
     fn kills(&self) -> u64 {
         let events = fs::read_to_string(self.folder.join(self.events)).unwrap_or_default();
-        let count = events.lines().find_map(|it| it.strip_prefix("oom_kill ")?.trim().parse().ok());
+        let count = events
+            .lines()
+            .find_map(|it| it.strip_prefix("oom_kill ")?.trim().parse().ok());
         count.unwrap_or(0)
     }
 
     /// The nearest limit at or above our group.
     fn limit(&self) -> String {
-        let limits = self.folder.ancestors().take_while(|it| it.starts_with("/sys/fs/cgroup"));
+        let limits = self
+            .folder
+            .ancestors()
+            .take_while(|it| it.starts_with("/sys/fs/cgroup"));
         let limit = limits.filter_map(|folder| {
             let text = fs::read_to_string(folder.join(self.limit)).ok()?;
             text.trim().parse::<u64>().ok().filter(|it| *it < 1 << 62)

@@ -20,10 +20,16 @@ pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
         2 => LevelFilter::DEBUG,
         3.. => LevelFilter::TRACE,
     };
-    let wanted = environ.text("RUST_LOG").and_then(|it| it.parse::<Targets>().ok());
+    let wanted = environ
+        .text("RUST_LOG")
+        .and_then(|it| it.parse::<Targets>().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(level));
     let colours = colours_wanted(environ) && io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(colours);
     let lines = lines.without_time().with_target(false);
-    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .init();
 }

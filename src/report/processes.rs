@@ -24,7 +24,11 @@ pub(crate) fn described(pids: &[Pid]) -> Vec<String> {
 }
 
 fn command(system: &System, number: Number) -> Option<String> {
-    let words = system.process(number)?.cmd().iter().map(|it| it.to_string_lossy());
+    let words = system
+        .process(number)?
+        .cmd()
+        .iter()
+        .map(|it| it.to_string_lossy());
     let text = words.collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then(|| shortened(&text))
 }

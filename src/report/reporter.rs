@@ -23,8 +23,16 @@ pub(crate) struct Reporter<'a> {
 
 impl<'a> Reporter<'a> {
     pub(crate) fn new(plan: &'a Plan, first_rank: u32) -> Self {
-        let paint = Paint { on: colours_wanted(&plan.environ) && io::stderr().is_terminal() };
-        Self { plan, first_rank, paint, baseline: Baseline::default(), left: Vec::new() }
+        let paint = Paint {
+            on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
+        };
+        Self {
+            plan,
+            first_rank,
+            paint,
+            baseline: Baseline::default(),
+            left: Vec::new(),
+        }
     }
 
     /// Says what a person wants to know at once.
@@ -40,10 +48,14 @@ impl<'a> Reporter<'a> {
             Event::Exited { worker, status, .. } => {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
             }
-            Event::Stopping { why: Why::Failed(worker) } if self.plan.local_world_size.value > 1 => {
+            Event::Stopping {
+                why: Why::Failed(worker),
+            } if self.plan.local_world_size.value > 1 => {
                 self.notice_failure(worker);
             }
-            Event::Stopping { why: Why::Signal(signal) } => {
+            Event::Stopping {
+                why: Why::Signal(signal),
+            } => {
                 tracing::info!("{signal} passed on to all workers");
             }
             Event::Killing => tracing::warn!("workers did not end in time, killing them"),
@@ -60,7 +72,9 @@ impl<'a> Reporter<'a> {
             outcome,
             first_rank: self.first_rank,
             clues: self.baseline.compare(),
-            refusal_reason: outcome.refusal.map_or_else(String::new, |it| reason(it.errno)),
+            refusal_reason: outcome
+                .refusal
+                .map_or_else(String::new, |it| reason(it.errno)),
             paint: self.paint,
         };
         complain(&summary.text());
@@ -69,7 +83,9 @@ impl<'a> Reporter<'a> {
     fn notice_failure(&self, worker: LocalRank) {
         let grace = span(self.plan.settings.grace);
         let rank = self.global(worker);
-        complain(&format!("fabric: rank {rank} failed, ending the others (they have {grace})\n"));
+        complain(&format!(
+            "fabric: rank {rank} failed, ending the others (they have {grace})\n"
+        ));
     }
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
@@ -95,7 +111,12 @@ fn reason(errno: i32) -> String {
 
 /// Columns of the terminal that shows our output, if one does.
 pub(crate) fn terminal_width() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: TIOCGWINSZ fills in a winsize, which `size` is.
     let done = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
     (done == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))

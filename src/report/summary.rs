@@ -34,7 +34,10 @@ impl Summary<'_> {
         if self.outcome.exit() == Exit::Code(0) && self.outcome.stuck.is_empty() {
             return String::new();
         }
-        let mut text = format!("{}\n", self.paint.red(&format!("fabric: {}", self.headline())));
+        let mut text = format!(
+            "{}\n",
+            self.paint.red(&format!("fabric: {}", self.headline()))
+        );
         self.row(&mut text, "script", &self.plan.script.to_string_lossy());
         if let Some((rank, end)) = self.outcome.root_cause() {
             self.root_cause(&mut text, rank, end);
@@ -55,7 +58,11 @@ impl Summary<'_> {
                 format!("rank {} failed{status}", self.global(rank))
             }
             Some(Why::NotStarted(rank)) => {
-                format!("rank {} could not be started: {}", self.global(rank), self.refusal())
+                format!(
+                    "rank {} could not be started: {}",
+                    self.global(rank),
+                    self.refusal()
+                )
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
@@ -69,12 +76,18 @@ impl Summary<'_> {
         let global = self.global(rank);
         let who = format!("rank {global} (local rank {rank}, node {node} on {host}, pid {pid})");
         self.row(text, "root cause", &self.paint.bold(&who));
-        self.row(text, "", &format!("{} after {}", end.status, span(lived(record, end))));
+        self.row(
+            text,
+            "",
+            &format!("{} after {}", end.status, span(lived(record, end))),
+        );
         if let Some(meaning) = explain(end.status, &self.clues) {
             self.row(text, "", &meaning);
         }
         let confession = self.outcome.confessions.get(&rank.0);
-        let Some(confession) = confession.and_then(|it| parse_error_file(it)) else { return };
+        let Some(confession) = confession.and_then(|it| parse_error_file(it)) else {
+            return;
+        };
         self.row(text, "message", &confession.message);
         if let Some(traceback) = confession.traceback {
             self.row(text, "traceback", "");
@@ -91,7 +104,10 @@ impl Summary<'_> {
         let mut fates: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for (rank, record) in (0..).zip(&self.outcome.workers) {
             if Some(rank) != root && !self.is_refused(rank) {
-                fates.entry(fate(record)).or_default().push(self.first_rank + rank);
+                fates
+                    .entry(fate(record))
+                    .or_default()
+                    .push(self.first_rank + rank);
             }
         }
         let mut fates: Vec<(String, Vec<u32>)> = fates.into_iter().collect();
@@ -113,12 +129,18 @@ impl Summary<'_> {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
                 state => format!("state {}", char::from(*state)),
             };
-            self.row(text, "still there", &format!("pid {pid} survived SIGKILL ({state})"));
+            self.row(
+                text,
+                "still there",
+                &format!("pid {pid} survived SIGKILL ({state})"),
+            );
         }
     }
 
     fn refusal(&self) -> String {
-        let Some(refusal) = self.outcome.refusal else { return String::new() };
+        let Some(refusal) = self.outcome.refusal else {
+            return String::new();
+        };
         let reason = &self.refusal_reason;
         match refusal.step {
             Step::Process => format!("{reason}{}", self.process_limit(refusal.errno)),
@@ -131,7 +153,9 @@ impl Summary<'_> {
     fn process_limit(&self, errno: i32) -> String {
         match (errno, &self.plan.machine.process_limit) {
             (EAGAIN, Some(limit)) => {
-                format!(" (at most {limit} processes for this user: `ulimit -u`, or the container's pids limit)")
+                format!(
+                    " (at most {limit} processes for this user: `ulimit -u`, or the container's pids limit)"
+                )
             }
             (ENOMEM, _) => " (no memory for another process)".to_owned(),
             _ => String::new(),
@@ -160,9 +184,20 @@ const ENOMEM: i32 = 12;
 
 fn fate(record: &Record) -> String {
     let Some(end) = record.end else {
-        return if record.pid.is_some() { "ended with the guardian" } else { "not started" }.to_owned();
+        return if record.pid.is_some() {
+            "ended with the guardian"
+        } else {
+            "not started"
+        }
+        .to_owned();
     };
-    let by_us = matches!(end.status, Status::Signal { signal: Signal::TERM | Signal::KILL, .. });
+    let by_us = matches!(
+        end.status,
+        Status::Signal {
+            signal: Signal::TERM | Signal::KILL,
+            ..
+        }
+    );
     match (end.asked, end.status) {
         (true, Status::Signal { signal, .. }) if by_us => format!("ended by fabric ({signal})"),
         (true, status) => format!("{status} when told to end"),

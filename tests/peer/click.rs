@@ -12,8 +12,10 @@ use std::process::{Command as Process, Stdio};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{Command, Integer, Request, Usage, look_at, parse};
+use super::usage::Usage;
+use super::{Command, Request, look_at, parse};
 use crate::environ::Environ;
+use crate::integer::Integer;
 
 mod lines;
 
