@@ -79,6 +79,7 @@ fn launch(
     };
     let mut reporter =
         report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
+    reporter.give_hints();
     let outcome = agent::run(&plan, &start, &mut |it| reporter.hear(it))?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())

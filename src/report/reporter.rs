@@ -35,6 +35,14 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    /// Advice on a plan that is right but perhaps not meant.
+    pub(crate) fn give_hints(&self) {
+        self.plan
+            .hints
+            .iter()
+            .for_each(|it| complain(&format!("hint: {it}\n")));
+    }
+
     /// Says what a person wants to know at once.
     pub(crate) fn hear(&mut self, stamped: &Stamped) {
         match stamped.event {
