@@ -3,13 +3,14 @@
 use std::fmt;
 
 /// Where a value came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Source {
     /// An option of the command line, by its long name with dashes.
     Flag(&'static str),
     /// An environment variable, by name.
     Variable(String),
     /// Nobody said anything: the documented default.
+    #[default]
     Default,
     /// Worked out from other facts; the text says from which, such as "SLURM_STEP_NODELIST".
     Derived(String),
@@ -27,7 +28,7 @@ impl fmt::Display for Source {
 }
 
 /// A value and its source.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     pub(crate) source: Source,

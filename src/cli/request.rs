@@ -3,28 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use crate::accelerator::Accelerator;
+use crate::integer::Integer;
 use crate::source::Sourced;
 use crate::status::Signal;
-
-/// `--accelerator`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Accelerator {
-    Cpu,
-    Gpu,
-    Cuda,
-    Mps,
-    Tpu,
-    Auto,
-}
-
-/// An integer as Python's `int()` reads it: any size, kept as canonical decimal text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Integer {
-    /// Canonical decimal digits with a leading `-` if negative, as Python's `str(int(text))`.
-    pub(crate) text: String,
-    /// The value where it fits.
-    pub(crate) value: Option<i64>,
-}
 
 /// `--isolate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +15,8 @@ pub(crate) enum Isolation {
     Pid,
 }
 
-/// A `fabric run` command line, parsed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A `fabric run` command line, parsed. The default holds no defaults of options: the table of options has them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) accelerator: Option<Accelerator>,
     pub(crate) strategy: Option<&'static str>,
@@ -45,18 +27,20 @@ pub(crate) struct Request {
     pub(crate) main_address: Option<OsString>,
     pub(crate) main_port: Option<Integer>,
     pub(crate) precision: Option<&'static str>,
+    /// As typed; it existed and was readable when it was looked at.
     pub(crate) script: OsString,
+    /// Byte for byte as typed.
     pub(crate) script_args: Vec<OsString>,
     /// From here on: options of our own, recognised only before the script.
     pub(crate) dry_run: bool,
-    pub(crate) python: Option<OsString>,
+    pub(crate) python: Option<Sourced<OsString>>,
     /// The grace period between the polite and the hard stop.
     pub(crate) shutdown_timeout: Sourced<Duration>,
     /// How long what workers left behind may live on after success.
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
-    /// Signals that end the run in order.
+    /// Signals that end the run in order; never empty, no signal twice.
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.
     pub(crate) verbosity: i8,

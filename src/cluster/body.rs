@@ -4,7 +4,7 @@
 
 use super::facts::Cluster;
 use super::hosts::Hosts;
-use super::start::nodes;
+use super::share::nodes;
 use super::surroundings::Surroundings;
 
 /// A lone launcher in an allocation of `number` nodes, with a line on how to start all.

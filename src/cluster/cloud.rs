@@ -33,7 +33,7 @@ pub(super) fn read_sagemaker(s: &Surroundings) -> Result<Cluster> {
     ));
     cluster.main_address = Some(derived(hosts[0].clone(), "SM_HOSTS"));
     cluster.main_port = Some(derived(SAGEMAKER_PORT, "SageMaker's custom"));
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 fn sagemaker_hosts(s: &Surroundings) -> Vec<String> {
@@ -83,7 +83,7 @@ pub(super) fn read_vertex(s: &Surroundings) -> Result<Cluster> {
     ));
     cluster.node_rank = Some(derived(NodeRank(node_rank as u32), "CLUSTER_SPEC"));
     cluster.main_address = Some(derived(host.to_owned(), "CLUSTER_SPEC"));
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 fn vertex_spec(s: &Surroundings) -> Option<Value> {

@@ -25,7 +25,7 @@ use crate::source::Sourced;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fills in what the engine answers. Where it does not, the cluster remembers why, and
-/// `start` says so if it matters.
+/// `share` says so if it matters.
 pub(super) fn ask(cluster: &mut Cluster, environ: &Environ, hostname: &str) {
     let Some((rank, world)) = rank_and_size(cluster) else {
         return;
@@ -48,7 +48,7 @@ pub(super) fn ask(cluster: &mut Cluster, environ: &Environ, hostname: &str) {
         None => return,
     };
     cluster.unanswered = answer.err().map(|it| format!("{it:#}"));
-    *cluster = cluster.clone().with_loopback_on_one_node();
+    *cluster = cluster.clone().settled_on_one_node();
 }
 
 fn rank_and_size(cluster: &Cluster) -> Option<(u32, u32)> {

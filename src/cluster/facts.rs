@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
     pub(crate) body: bool,
     pub(crate) num_nodes: Option<Sourced<u32>>,
     pub(crate) node_rank: Option<Sourced<NodeRank>>,
-    /// A host name or address without a port; `None` on one node that has one launcher.
+    /// A host name or address without a port; `None` where there is nobody to meet.
     pub(crate) main_address: Option<Sourced<String>>,
     pub(crate) main_port: Option<Sourced<u16>>,
     /// How long the engine waits between its SIGTERM and its SIGKILL, where that is fixed.
@@ -55,7 +55,7 @@ pub(crate) struct Seat {
 
 /// What this launcher has to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum Share {
     /// All workers of this node; launchers meet one per node.
     Node,
     /// The one worker of this seat; launchers meet one per worker. `leads`: it runs on the
@@ -133,12 +133,25 @@ impl Cluster {
         }
     }
 
-    /// On one node its launchers meet over loopback, whatever the node is called.
-    pub(super) fn with_loopback_on_one_node(mut self) -> Self {
-        if self.num_nodes.as_ref().is_some_and(|it| it.value == 1) {
+    /// A machine without a scheduler: it says nothing.
+    pub(crate) fn plain() -> Self {
+        Self::named("plain machine")
+    }
+
+    /// On one node launchers meet over loopback, whatever the node is called. A lone launcher
+    /// has nobody to meet, so it needs neither that nor a port that others could work out.
+    pub(super) fn settled_on_one_node(mut self) -> Self {
+        if self.num_nodes.as_ref().is_none_or(|it| it.value > 1) {
+            return self;
+        }
+        if self.tasks.as_ref().is_some_and(|it| it.most > 1) {
             let source = Source::Derived("one node".to_owned());
             self.main_address = Some(Sourced::new("127.0.0.1".to_owned(), source));
+            return self;
         }
+        self.main_address = None;
+        let derived = |it: &Sourced<u16>| matches!(it.source, Source::Derived(_));
+        self.main_port = self.main_port.filter(|it| !derived(it));
         self
     }
 }

@@ -56,5 +56,5 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
     if cluster.num_nodes.as_ref().is_some_and(|it| it.value == 1) {
         cluster.node_rank = Some(derived(NodeRank(0), "FLUX_JOB_NNODES"));
     }
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }

@@ -129,5 +129,5 @@ fn checked(cluster: Cluster) -> Result<Cluster> {
             nodes.source
         );
     }
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }

@@ -14,8 +14,6 @@ use super::surroundings::Surroundings;
 use super::variables::{first, map, text};
 use crate::topology::NodeRank;
 
-const NAME: &str = "plain machine";
-
 /// Lightning's LightningEnvironment (2.6), for jobs of several nodes.
 pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
     let mut cluster = ignore(s)?;
@@ -33,5 +31,5 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
 
 /// `--cluster none`: options and their defaults, nothing else.
 pub(super) fn ignore(_: &Surroundings) -> Result<Cluster> {
-    Ok(Cluster::named(NAME))
+    Ok(Cluster::plain())
 }

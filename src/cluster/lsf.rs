@@ -59,7 +59,7 @@ pub(super) fn read_jsrun(s: &Surroundings) -> Result<Cluster> {
         most,
         how: "jsrun -r{n} -a1",
     });
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// JSM_NAMESPACE_LOCAL_SIZE, else an even share of the hosts.
@@ -138,7 +138,7 @@ pub(super) fn read_blaunch(s: &Surroundings) -> Result<Cluster> {
     cluster.learn(&layout, &source.to_string());
     cluster.main_address = Some(Sourced::new(slots[0].clone(), source));
     cluster.main_port = main_port(s.environ);
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// The job's hosts, one per slot: from the rank file or host file, else from the variables

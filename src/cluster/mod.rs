@@ -6,11 +6,11 @@
 //! its mark stand in the environment, and what does it say. The answer is one [`Cluster`].
 //!
 //! ```text
-//! environment --detect--> Cluster --ask the engine--> Cluster --start(workers)--> Start
+//! environment --detect--> Cluster --ask the engine--> Cluster --share(workers)--> Share
 //!               pure                 effect, MPI only              pure
 //! ```
 //!
-//! [`discover`] does the first two steps on the real machine; [`Cluster::start`] decides
+//! [`discover`] does the first two steps on the real machine; [`Cluster::share`] decides
 //! whether this launcher starts a node's workers or is one of several on its node.
 
 mod facts;
@@ -18,12 +18,10 @@ mod variables;
 mod surroundings;
 mod hostlist;
 mod hosts;
-#[cfg(test)]
-mod scontrol;
 mod counts;
 mod port;
 mod layout;
-mod start;
+mod share;
 mod narrowed;
 mod body;
 mod torchelastic;
@@ -48,5 +46,5 @@ mod discover;
 
 pub(crate) use detect::choices;
 pub(crate) use discover::discover;
-pub(crate) use facts::{Asked, Cluster, Seat, Start};
+pub(crate) use facts::{Asked, Cluster, Seat, Share};
 pub(crate) use narrowed::narrowed;

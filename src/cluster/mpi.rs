@@ -103,7 +103,7 @@ impl Names {
             most,
             how: self.how,
         });
-        Ok(cluster.with_loopback_on_one_node())
+        Ok(cluster.settled_on_one_node())
     }
 
     fn seat(&self, environ: &Environ) -> Result<Seat> {

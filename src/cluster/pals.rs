@@ -46,7 +46,7 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
         .first()
         .map(|it| derived(it.to_owned(), "PBS_NODEFILE"));
     cluster.main_port = pbs::main_port(environ);
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 fn world_size(s: &Surroundings, hosts: &Hosts, local: u32) -> Result<Sourced<u32>> {

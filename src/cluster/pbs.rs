@@ -35,7 +35,7 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
         .first()
         .map(|it| derived(it.to_owned(), "PBS_NODEFILE"));
     cluster.main_port = main_port(s.environ);
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// This host's line, else PBS_NODENUM: that counts the job's servers, in the same order.

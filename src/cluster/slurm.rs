@@ -52,7 +52,7 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
     }
     cluster.num_nodes = Some(num_nodes);
     cluster.node_rank = Some(map(node_rank, NodeRank));
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// Ranks of a node need not follow each other (`--distribution=cyclic`), nor need nodes have

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::detect::detect;
-use super::facts::{Asked, Cluster, Seat, Start};
+use super::facts::{Asked, Cluster, Seat, Share};
 use super::surroundings::Surroundings;
 use crate::environ::Environ;
 use crate::source::Sourced;
@@ -103,9 +103,9 @@ fn described(cluster: &Cluster, asked: &Asked) -> String {
         shown(cluster.main_address.as_ref()),
         shown(cluster.main_port.as_ref()),
     );
-    match cluster.start(asked, None) {
-        Ok(Start::Node) => text += ", starts a node",
-        Ok(Start::Rank { seat, leads }) => text += &rank(&seat, leads),
+    match cluster.share(asked, None) {
+        Ok(Share::Node) => text += ", starts a node",
+        Ok(Share::Rank { seat, leads }) => text += &rank(&seat, leads),
         Err(error) => write!(text, "\n    refused: {error:#}").unwrap(),
     }
     if let Some(inquiry) = cluster.inquiry {

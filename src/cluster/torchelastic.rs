@@ -64,7 +64,7 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
         most,
         how,
     });
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// Where torchrun's agent serves a store on MASTER_PORT, ours needs another port, and a new

@@ -44,7 +44,7 @@ pub(super) fn read(s: &Surroundings) -> Result<Cluster> {
         .filter(|_| slices > 1);
     let address = coordinator.map_or(*first, |it| it.split(':').next().unwrap_or(it));
     cluster.main_address = Some(derived(address.to_owned(), from));
-    Ok(cluster.with_loopback_on_one_node())
+    Ok(cluster.settled_on_one_node())
 }
 
 /// How many slices, and which one this is.

@@ -1,3 +1,8 @@
 //! Every test that runs the real binary, in one test program.
 
+mod harness;
 mod tidy;
+mod accelerator;
+mod examples;
+mod failure;
+mod hostlist;

@@ -7,7 +7,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::facts::{Asked, Cluster, Start, Tasks};
+use super::facts::{Asked, Cluster, Share, Tasks};
 
 impl Cluster {
     /// Decides what to start. `workers` is what `--devices` comes to on this node, or `None`
@@ -16,23 +16,23 @@ impl Cluster {
     /// A given `--node-rank` describes the nodes whatever the engine says: with it a launcher
     /// starts its node's workers. Refuses numbers that do not fit each other, and a job of
     /// several nodes that has no main address.
-    pub(crate) fn start(&self, asked: &Asked, workers: Option<u32>) -> Result<Start> {
+    pub(crate) fn share(&self, asked: &Asked, workers: Option<u32>) -> Result<Share> {
         if asked.node_rank {
-            return Ok(Start::Node);
+            return Ok(Share::Node);
         }
         self.check_num_nodes(asked)?;
-        let start = match &self.tasks {
+        let share = match &self.tasks {
             Some(tasks) => self.choose(tasks, workers)?,
-            None => Start::Node,
+            None => Share::Node,
         };
-        self.check_meeting(asked, &start)?;
-        Ok(start)
+        self.check_meeting(asked, &share)?;
+        Ok(share)
     }
 
-    fn choose(&self, tasks: &Tasks, workers: Option<u32>) -> Result<Start> {
+    fn choose(&self, tasks: &Tasks, workers: Option<u32>) -> Result<Share> {
         let fits = |workers| workers == tasks.fewest && workers == tasks.most;
         if tasks.most == 1 {
-            return Ok(Start::Node);
+            return Ok(Share::Node);
         }
         if let Some(workers) = workers.filter(|it| !fits(*it)) {
             bail!("{}", self.misfit(tasks, workers));
@@ -42,7 +42,7 @@ impl Cluster {
             Some(node) => node.value.0 == 0 && seat.local_rank.value.0 == 0,
             None => seat.global_rank.value.0 == 0,
         };
-        Ok(Start::Rank { seat, leads })
+        Ok(Share::Rank { seat, leads })
     }
 
     /// Both numbers and both ways out.
@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// Launchers that have to meet need to know where, and which node they are.
-    fn check_meeting(&self, asked: &Asked, start: &Start) -> Result<()> {
+    fn check_meeting(&self, asked: &Asked, share: &Share) -> Result<()> {
         let several = match (&self.num_nodes, &self.tasks) {
             (Some(nodes), _) => nodes.value > 1,
             (None, Some(tasks)) => tasks.seat.world_size.value > tasks.seat.local_world_size.value,
@@ -95,7 +95,7 @@ impl Cluster {
             );
         }
         ensure!(
-            *start != Start::Node || self.node_rank.is_some(),
+            *share != Share::Node || self.node_rank.is_some(),
             "{} does not tell which node this is: give `--node-rank`",
             self.name
         );
@@ -141,16 +141,16 @@ mod tests {
 
     #[track_caller]
     fn chosen(counts: &[u32], workers: Option<u32>) -> &'static str {
-        match cluster(counts).start(&Asked::default(), workers).unwrap() {
-            Start::Node => "node",
-            Start::Rank { leads: true, .. } => "leading rank",
-            Start::Rank { leads: false, .. } => "rank",
+        match cluster(counts).share(&Asked::default(), workers).unwrap() {
+            Share::Node => "node",
+            Share::Rank { leads: true, .. } => "leading rank",
+            Share::Rank { leads: false, .. } => "rank",
         }
     }
 
     #[track_caller]
     fn refused(cluster: &Cluster, asked: &Asked, workers: Option<u32>, why: &str) {
-        let error = cluster.start(asked, workers).unwrap_err().to_string();
+        let error = cluster.share(asked, workers).unwrap_err().to_string();
         assert_eq!(error, why);
     }
 
@@ -176,7 +176,7 @@ mod tests {
                    worker (`srun --ntasks-per-node=3`)";
         refused(&cluster(&[2, 2]), &Asked::default(), Some(3), why);
         for counts in [[3, 1], [1, 3]] {
-            let error = cluster(&counts).start(&Asked::default(), Some(3));
+            let error = cluster(&counts).share(&Asked::default(), Some(3));
             let text = error.unwrap_err().to_string();
             assert!(
                 text.starts_with("Slurm started 1 to 3 launchers on a node"),
@@ -193,8 +193,8 @@ mod tests {
             ..Asked::default()
         };
         assert_eq!(
-            cluster(&[2, 2]).start(&asked, Some(3)).unwrap(),
-            Start::Node
+            cluster(&[2, 2]).share(&asked, Some(3)).unwrap(),
+            Share::Node
         );
     }
 
@@ -211,7 +211,7 @@ mod tests {
             num_nodes: Some(2),
             ..Asked::default()
         };
-        assert_eq!(cluster(&[1, 1]).start(&asked, None).unwrap(), Start::Node);
+        assert_eq!(cluster(&[1, 1]).share(&asked, None).unwrap(), Share::Node);
     }
 
     #[test]
@@ -226,6 +226,6 @@ mod tests {
             main_address: true,
             ..Asked::default()
         };
-        assert!(cluster.start(&asked, None).is_ok());
+        assert!(cluster.share(&asked, None).is_ok());
     }
 }

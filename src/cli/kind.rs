@@ -1,0 +1,199 @@
+//! What kinds of values options take, how each is read, and what click says about a wrong one.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use crate::source::{Source, Sourced};
+use crate::status::Signal;
+
+use super::repr::repr;
+use super::request::Request;
+use crate::integer::Integer;
+
+/// The kind of an option's value, with the place in the request where it goes.
+pub(super) enum Kind {
+    /// `--help`: it stores nothing, it ends the parse.
+    Help,
+    /// Takes no value on the command line; a variable says 1 or 0, true or false.
+    Flag(fn(&mut Request, bool)),
+    /// As a flag, but how often it is given counts.
+    Count(fn(&mut Request, i8)),
+    /// One of a few names.
+    Choice(&'static [&'static str], fn(&mut Request, &'static str)),
+    /// Any bytes.
+    Text(fn(&mut Request, Sourced<OsString>)),
+    /// Python's `int()`.
+    Integer(fn(&mut Request, Integer)),
+    /// A duration in seconds, with or without a fraction.
+    Seconds(fn(&mut Request, Sourced<Duration>)),
+    /// Names of signals with commas between them.
+    Signals(fn(&mut Request, Sourced<Vec<Signal>>)),
+}
+
+impl Kind {
+    /// Whether the next word of the command line is this option's value.
+    pub(super) fn takes_value(&self) -> bool {
+        !matches!(self, Self::Help | Self::Flag(_) | Self::Count(_))
+    }
+
+    /// Reads `text` into the request; the error says what is wrong with it. For a flag the text is
+    /// what a variable may hold, for a count also the number of times it was given.
+    pub(super) fn read(
+        &self,
+        request: &mut Request,
+        text: &OsStr,
+        source: Source,
+    ) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("{} is not {what}.", repr(text)));
+        match self {
+            Self::Help => {}
+            Self::Flag(store) => match truth(text) {
+                Some(value) => store(request, value),
+                None => return wrong("one of '1', '0', 'true', 'false'"),
+            },
+            Self::Count(store) => match count(text) {
+                Some(value) => store(request, value),
+                None => return wrong("a number of times, 0 to 127"),
+            },
+            Self::Choice(names, store) => match names.iter().find(|it| text == **it) {
+                Some(name) => store(request, name),
+                None => return wrong(&one_of(names)),
+            },
+            Self::Text(store) => store(request, Sourced::new(text.to_owned(), source)),
+            Self::Integer(store) => match text.to_str().and_then(Integer::parse) {
+                Some(value) => store(request, value),
+                None => return wrong("a valid integer"),
+            },
+            Self::Seconds(store) => match seconds(text) {
+                Some(value) => store(request, Sourced::new(value, source)),
+                None => return wrong("a number of seconds, 0 or more"),
+            },
+            Self::Signals(store) => store(request, Sourced::new(signals(text)?, source)),
+        }
+        Ok(())
+    }
+}
+
+fn truth(text: &OsStr) -> Option<bool> {
+    match text.to_str()? {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn count(text: &OsStr) -> Option<i8> {
+    match truth(text) {
+        Some(value) => Some(value.into()),
+        None => text.to_str()?.parse().ok().filter(|it| *it >= 0),
+    }
+}
+
+fn one_of(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|it| format!("'{it}'")).collect();
+    let some = if names.len() == 1 { "" } else { "one of " };
+    format!("{some}{}", quoted.join(", "))
+}
+
+fn seconds(text: &OsStr) -> Option<Duration> {
+    let number: f64 = text.to_str()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number).ok()
+}
+
+/// Signals that cannot be caught (signal(7)), that say a process of its own ended, or that the
+/// kernel sends for a fault in the very process.
+const NOT_HANDLED: [&str; 9] = [
+    "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS",
+];
+
+fn signals(text: &OsStr) -> Result<Vec<Signal>, String> {
+    let mut signals = Vec::new();
+    for name in text.to_string_lossy().split(',').map(str::trim) {
+        let known = Signal::named(name).filter(|_| !NOT_HANDLED.contains(&name));
+        let Some(signal) = known else {
+            let name = repr(OsStr::new(name));
+            return Err(format!(
+                "{name} is not a signal that can be handled; names look like 'SIGTERM,SIGUSR1'."
+            ));
+        };
+        if !signals.contains(&signal) {
+            signals.push(signal);
+        }
+    }
+    Ok(signals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: &Kind, text: &str, expected: Result<Request, &str>) {
+        let mut request = Request::default();
+        let result = kind.read(&mut request, OsStr::new(text), Source::Default);
+        let result = result.map(|()| request);
+        assert_eq!(result, expected.map_err(str::to_owned), "{text:?}");
+    }
+
+    #[test]
+    fn a_flag_from_a_variable_is_a_truth_value() {
+        let kind = Kind::Flag(|request, value| request.dry_run = value);
+        let on = Request {
+            dry_run: true,
+            ..Request::default()
+        };
+        check(&kind, "1", Ok(on.clone()));
+        check(&kind, "true", Ok(on));
+        check(&kind, "0", Ok(Request::default()));
+        check(
+            &kind,
+            "yes",
+            Err("'yes' is not one of '1', '0', 'true', 'false'."),
+        );
+    }
+
+    #[test]
+    fn seconds_are_finite_and_not_negative() {
+        let kind = Kind::Seconds(|request, value| request.linger = value);
+        for (text, millis) in [("30", 30_000), ("0", 0), (" 2.5 ", 2_500), ("1e-3", 1)] {
+            let linger = Sourced::new(Duration::from_millis(millis), Source::Default);
+            let expected = Request {
+                linger,
+                ..Request::default()
+            };
+            check(&kind, text, Ok(expected));
+        }
+        for text in ["", "-1", "inf", "nan", "1e300", "5s"] {
+            let expected = format!("'{text}' is not a number of seconds, 0 or more.");
+            check(&kind, text, Err(&expected));
+        }
+    }
+
+    #[test]
+    fn signals_are_named_once_each_and_must_be_catchable() {
+        let kind = Kind::Signals(|request, value| request.signals_to_handle = value);
+        let named = Sourced::new(vec![Signal::TERM, Signal::HUP], Source::Default);
+        let expected = Request {
+            signals_to_handle: named,
+            ..Request::default()
+        };
+        check(&kind, "SIGTERM, SIGHUP,SIGTERM", Ok(expected));
+        for (text, name) in [
+            ("", ""),
+            ("SIGTERM,", ""),
+            ("TERM", "TERM"),
+            ("SIGKILL", "SIGKILL"),
+        ] {
+            let expected = format!(
+                "'{name}' is not a signal that can be handled; names look like 'SIGTERM,SIGUSR1'."
+            );
+            check(&kind, text, Err(&expected));
+        }
+    }
+
+    #[test]
+    fn a_choice_of_one_reads_as_in_click() {
+        let kind = Kind::Choice(&["pid"], |_, _| {});
+        check(&kind, "x", Err("'x' is not 'pid'."));
+    }
+}

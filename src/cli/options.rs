@@ -1,0 +1,284 @@
+//! The options of `fabric run`, one row each: parsing, `--help`, completions and the man page all come from here.
+//!
+//! The first rows are those of the original, Lightning Fabric 2.6. The rows of our own follow; they
+//! are recognised only before the script, where the original knows no other option, so that no
+//! working command line changes its meaning.
+
+use super::kind::Kind;
+use super::request::Isolation;
+use crate::accelerator::Accelerator;
+
+/// One option.
+pub(super) struct Opt {
+    /// Long name with its dashes; where words are parted by `-`, `_` is understood too.
+    pub(super) flag: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) kind: Kind,
+    /// What stands for the value in `--help`.
+    pub(super) value_name: &'static str,
+    pub(super) help: &'static str,
+    /// What holds when neither the command line nor a variable says anything.
+    pub(super) default: Option<&'static str>,
+    /// Variables of other programs that set it; its own variable wins over them, and they win in this order.
+    pub(super) variables: &'static [&'static str],
+    pub(super) section: Section,
+}
+
+/// Whose option it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Section {
+    /// The original's: known anywhere on the command line up to `--`.
+    Original,
+    /// Ours: known only before the script.
+    Own,
+}
+
+/// Every option, in the order of `--help`.
+pub(super) static OPTIONS: &[Opt] = &[
+    original("--accelerator", Kind::Choice(ACCELERATORS, |it, name| it.accelerator = Accelerator::named(name)))
+        .value("NAME")
+        .help("Hardware to train on"),
+    original("--strategy", Kind::Choice(STRATEGIES, |it, name| it.strategy = Some(name)))
+        .value("NAME")
+        .help("How several devices share the work"),
+    original("--devices", Kind::Text(|it, text| it.devices = text))
+        .value("TEXT")
+        .help("How many devices to use on each node (4), which ones (0,2 or \"3,\"), all of them (-1), or auto")
+        .default("1"),
+    original("--num-nodes", Kind::Integer(|it, number| it.num_nodes = Some(number)))
+        .value("INTEGER")
+        .help("How many machines (nodes) take part; 1 unless given or known from the cluster"),
+    original("--node-rank", Kind::Integer(|it, number| it.node_rank = Some(number)))
+        .value("INTEGER")
+        .help("Which of the nodes this one is, from 0 to num_nodes - 1; 0 unless given or known from the cluster"),
+    original("--main-address", Kind::Text(|it, text| it.main_address = Some(text.value)))
+        .value("TEXT")
+        .help("Host name or IP address of the main node, the one with node rank 0; 127.0.0.1 unless given or known from the cluster"),
+    original("--main-port", Kind::Integer(|it, number| it.main_port = Some(number)))
+        .value("INTEGER")
+        .help("Port on the main node where all meet; 29400 unless given or known from the cluster"),
+    original("--precision", Kind::Choice(PRECISIONS, |it, name| it.precision = Some(name)))
+        .value("NAME")
+        .help("Number format: double (64-true or 64), full (32-true or 32), half (16-mixed or 16) or bfloat16 (bf16-mixed or bf16)"),
+    original("--help", Kind::Help)
+        .help("Show this message and exit"),
+    own("--dry-run", Kind::Flag(|it, on| it.dry_run = on))
+        .help("Print what would be started, with every value and where it came from, and start nothing"),
+    own("--python", Kind::Text(|it, text| it.python = Some(text)))
+        .value("PATH")
+        .help("Python interpreter that runs the script"),
+    own("--shutdown-timeout", Kind::Seconds(|it, time| it.shutdown_timeout = time))
+        .value("SECONDS")
+        .help("How long workers may take to end after the polite signal, before they are killed")
+        .default("30")
+        .variables(&["PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]),
+    own("--signals-to-handle", Kind::Signals(|it, signals| it.signals_to_handle = signals))
+        .value("LIST")
+        .help("Signals to the launcher that end the run in order: each is passed on to every worker")
+        .default("SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+        .variables(&["PET_SIGNALS_TO_HANDLE"]),
+    own("--linger", Kind::Seconds(|it, time| it.linger = time))
+        .value("SECONDS")
+        .help("How long processes that workers left behind may live on after success")
+        .default("5"),
+    own("--keep-daemons", Kind::Flag(|it, on| it.keep_daemons = on))
+        .help("Leave processes that workers left behind alone after success"),
+    own("--isolate", Kind::Choice(&["pid"], |it, _| it.isolate = Some(Isolation::Pid)))
+        .value("KIND")
+        .help("Put the workers into a PID namespace, where nothing can outlive them"),
+    own("--verbose", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_add(times)))
+        .short('v')
+        .help("Log more of what the launcher does; may be repeated"),
+    own("--quiet", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_sub(times)))
+        .short('q')
+        .help("Log less of what the launcher does; may be repeated"),
+];
+
+/// What Lightning Fabric 2.6 takes.
+const ACCELERATORS: &[&str] = &["cpu", "gpu", "cuda", "mps", "tpu", "auto"];
+
+/// What Lightning Fabric 2.6 registers and its command line offers.
+const STRATEGIES: &[&str] = &[
+    "ddp",
+    "ddp_find_unused_parameters_true",
+    "dp",
+    "deepspeed",
+    "deepspeed_stage_1",
+    "deepspeed_stage_2",
+    "deepspeed_stage_3",
+    "fsdp",
+];
+
+/// What Lightning Fabric 2.6 takes, names first, then their short forms.
+const PRECISIONS: &[&str] = &[
+    "transformer-engine",
+    "transformer-engine-float16",
+    "16-true",
+    "16-mixed",
+    "bf16-true",
+    "bf16-mixed",
+    "32-true",
+    "64-true",
+    "64",
+    "32",
+    "16",
+    "bf16",
+];
+
+impl Opt {
+    /// The option of a long name as typed, such as `--num_nodes`.
+    pub(super) fn named(typed: &str) -> Option<&'static Self> {
+        let name = typed.strip_prefix("--")?.replace('_', "-");
+        OPTIONS.iter().find(|it| it.name() == name)
+    }
+
+    /// The option of a short name.
+    pub(super) fn abbreviated(short: char) -> Option<&'static Self> {
+        OPTIONS.iter().find(|it| it.short == Some(short))
+    }
+
+    /// The long name without its dashes.
+    pub(super) fn name(&self) -> &'static str {
+        &self.flag[2..]
+    }
+
+    /// The second spelling, without dashes in front, of a name of several words.
+    pub(super) fn underscored(&self) -> Option<String> {
+        let name = self.name();
+        name.contains('-').then(|| name.replace('-', "_"))
+    }
+
+    /// How an error names the option: click lists all spellings that were declared.
+    pub(super) fn label(&self) -> String {
+        match self.underscored() {
+            Some(second) if self.section == Section::Original => {
+                format!("'{}' / '--{second}'", self.flag)
+            }
+            _ => format!("'{}'", self.flag),
+        }
+    }
+
+    /// The variables that set it, the strongest first. The original's options have none.
+    pub(super) fn variable_names(&self) -> Vec<String> {
+        let own = format!("FABRIC_{}", self.name().replace('-', "_").to_uppercase());
+        let own = (self.section == Section::Own).then_some(own);
+        let others = self.variables.iter().map(|it| (*it).to_owned());
+        own.into_iter().chain(others).collect()
+    }
+
+    const fn value(mut self, name: &'static str) -> Self {
+        self.value_name = name;
+        self
+    }
+
+    const fn help(mut self, text: &'static str) -> Self {
+        self.help = text;
+        self
+    }
+
+    const fn short(mut self, name: char) -> Self {
+        self.short = Some(name);
+        self
+    }
+
+    const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    const fn variables(mut self, names: &'static [&'static str]) -> Self {
+        self.variables = names;
+        self
+    }
+}
+
+const fn original(flag: &'static str, kind: Kind) -> Opt {
+    Opt {
+        flag,
+        short: None,
+        kind,
+        value_name: "",
+        help: "",
+        default: None,
+        variables: &[],
+        section: Section::Original,
+    }
+}
+
+const fn own(flag: &'static str, kind: Kind) -> Opt {
+    let mut opt = original(flag, kind);
+    opt.section = Section::Own;
+    opt
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::ffi::OsStr;
+
+    use super::super::request::Request;
+    use crate::source::Source;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_row_is_complete() {
+        let (mut flags, mut shorts) = (HashSet::new(), HashSet::new());
+        for it in OPTIONS {
+            assert!(flags.insert(it.flag), "{} twice", it.flag);
+            assert!(it.short.is_none_or(|short| shorts.insert(short)));
+            assert!(
+                !it.help.is_empty() && !it.help.ends_with('.'),
+                "{}",
+                it.flag
+            );
+            assert_eq!(
+                it.kind.takes_value(),
+                !it.value_name.is_empty(),
+                "{}",
+                it.flag
+            );
+        }
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_option() {
+        for it in OPTIONS.iter().filter(|it| it.default.is_some()) {
+            let text = OsStr::new(it.default.unwrap_or_default());
+            let read = it.kind.read(&mut Request::default(), text, Source::Default);
+            assert_eq!(read, Ok(()), "{}", it.flag);
+        }
+    }
+
+    #[test]
+    fn every_accelerator_can_be_chosen() {
+        for name in ACCELERATORS {
+            assert_eq!(Accelerator::named(name).map(Accelerator::name), Some(*name));
+        }
+    }
+
+    #[test]
+    fn both_spellings_name_the_option() {
+        let flag = |typed| Opt::named(typed).map(|it| it.flag);
+        assert_eq!(flag("--num_nodes"), Some("--num-nodes"));
+        assert_eq!(flag("--num-nodes"), Some("--num-nodes"));
+        assert_eq!(flag("--dry_run"), Some("--dry-run"));
+        assert_eq!(flag("-_devices"), None);
+        assert_eq!(flag("--dev"), None);
+        assert_eq!(flag("--Devices"), None);
+    }
+
+    #[test]
+    fn own_options_have_a_variable_of_their_own() {
+        let names = |flag| Opt::named(flag).unwrap().variable_names();
+        assert_eq!(names("--devices"), [""; 0]);
+        assert_eq!(
+            names("--shutdown-timeout"),
+            [
+                "FABRIC_SHUTDOWN_TIMEOUT",
+                "PET_SHUTDOWN_TIMEOUT",
+                "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+            ]
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! `fabric`: which command, and what it is asked to do.
+//!
+//! Before the command click's grammar for a group holds: options end at the first other word, unknown
+//! ones are errors, one `--` is skipped. After it, `run` has click's grammar of its own, `consolidate` takes
+//! everything as it is, and the commands that only we have are clap's.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+use clap_complete::Shell;
+
+use crate::environ::Environ;
+use crate::integer::Integer;
+
+use super::commands;
+use super::hint::{self, Look};
+use super::repr::repr;
+use super::request::Request;
+use super::run;
+use super::similar::{CUTOFF, close_matches};
+use super::usage::{Form, Usage};
+
+/// What the command line asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    Run(Box<Request>),
+    /// To print a text on stdout: help, version, completions, the man page.
+    Show(String),
+    /// `fabric consolidate` with these words, for the Python original.
+    Consolidate(Vec<OsString>),
+}
+
+/// The command of the words after the program's name. `terminal` is the width of the terminal in
+/// columns, where there is one; the variable COLUMNS wins over it.
+pub(crate) fn parse(
+    words: impl IntoIterator<Item = OsString>,
+    environ: &Environ,
+    terminal: Option<usize>,
+    look: Look,
+) -> Result<Command, Usage> {
+    let mut words: VecDeque<OsString> = words.into_iter().collect();
+    let width = help_width(environ, terminal);
+    if words.is_empty() {
+        let text = commands::group_help(width);
+        return Err(Usage { text });
+    }
+    if let Some(shown) = group_options(&mut words, width)? {
+        return Ok(Command::Show(shown));
+    }
+    let Some(name) = words.pop_front() else {
+        return Err(Usage::new(Form::Group, "Missing command."));
+    };
+    match name.to_str() {
+        Some("run") => Ok(match run::parse(words, environ, look)? {
+            Some(request) => Command::Run(Box::new(request)),
+            None => Command::Show(commands::run_help(width)),
+        }),
+        Some("consolidate") => Ok(Command::Consolidate(words.into())),
+        Some(known) if commands::names().iter().any(|it| it == known) => own(name, words, width),
+        _ => unknown(name, words, width, look),
+    }
+}
+
+/// As wide as click's: two columns less than the terminal, which counts as 80 columns at most.
+fn help_width(environ: &Environ, terminal: Option<usize>) -> usize {
+    let columns = environ.text("COLUMNS").and_then(Integer::parse);
+    let columns = columns.and_then(|it| usize::try_from(it.value?).ok());
+    let columns = columns.filter(|it| *it > 0).or(terminal).unwrap_or(80);
+    (columns.min(80) - 2).max(50)
+}
+
+/// Takes the options before the command away; the text to show, when one of them asks for it.
+fn group_options(words: &mut VecDeque<OsString>, width: usize) -> Result<Option<String>, Usage> {
+    let mut shown = None;
+    while let Some(word) = words.front().filter(|it| is_option(it)) {
+        let is_end = word == "--";
+        let text = if is_end {
+            None
+        } else {
+            Some(group_option(word, width)?)
+        };
+        words.pop_front();
+        if is_end {
+            break;
+        }
+        shown = shown.or(text);
+    }
+    Ok(shown)
+}
+
+fn is_option(word: &OsStr) -> bool {
+    word.len() > 1 && word.as_bytes().starts_with(b"-")
+}
+
+fn group_option(word: &OsStr, width: usize) -> Result<String, Usage> {
+    let name = word.as_bytes().split(|it| *it == b'=').next();
+    let name = OsStr::from_bytes(name.unwrap_or_default());
+    let show: &dyn Fn() -> String = match name.to_str() {
+        Some("--help") => &|| commands::group_help(width),
+        Some("--version") => &version,
+        _ => return Err(unknown_option(word, name)),
+    };
+    if name != word {
+        let message = format!("Option {} does not take a value.", repr(name));
+        return Err(Usage::bare(&message));
+    }
+    Ok(show())
+}
+
+fn version() -> String {
+    concat!("fabric ", env!("CARGO_PKG_VERSION"), "\n").to_owned()
+}
+
+/// Of a word with one dash click names the first letter only.
+fn unknown_option(word: &OsStr, name: &OsStr) -> Usage {
+    if !word.as_bytes().starts_with(b"--") {
+        let message = format!("No such option {}.", repr(first_letter(word)));
+        return Usage::new(Form::Group, &message);
+    }
+    let message = format!("No such option {}.", repr(name));
+    let name = name.to_string_lossy();
+    let message = message + &did_you_mean(&name, &["--help", "--version"]);
+    Usage::new(Form::Group, &message).hint(hint::before_command(&name))
+}
+
+/// The dash and one character after it; a byte that is not UTF-8 counts as one.
+fn first_letter(word: &OsStr) -> &OsStr {
+    let first = word.as_bytes()[1..].utf8_chunks().next();
+    let size = first.and_then(|it| it.valid().chars().next());
+    OsStr::from_bytes(&word.as_bytes()[..1 + size.map_or(1, char::len_utf8)])
+}
+
+fn did_you_mean(word: &str, known: &[&str]) -> String {
+    let mut close = close_matches(word, known.iter().copied(), CUTOFF);
+    close.sort_unstable();
+    let quoted: Vec<String> = close.iter().map(|it| format!("'{it}'")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => format!(" Did you mean {one}?"),
+        several => format!(" (Did you mean one of: {}?)", several.join(", ")),
+    }
+}
+
+/// click looks at a word that is no command once more, as an option, when it looks like one.
+fn unknown(
+    name: OsString,
+    mut words: VecDeque<OsString>,
+    width: usize,
+    look: Look,
+) -> Result<Command, Usage> {
+    words.push_front(name.clone());
+    if let Some(shown) = group_options(&mut words, width)? {
+        return Ok(Command::Show(shown));
+    }
+    let known = commands::names();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let message = format!("No such command {}.", repr(&name));
+    let message = message + &did_you_mean(&name.to_string_lossy(), &known);
+    Err(Usage::new(Form::Group, &message).hint(hint::unknown_command(&name, look)))
+}
+
+/// A command that the original does not have.
+fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Command, Usage> {
+    let words = [OsString::from("fabric"), name].into_iter().chain(words);
+    let matches = match commands::root(width).try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let text = error.render().to_string();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Command::Show(text)),
+                _ => Err(Usage { text }),
+            };
+        }
+    };
+    let shell = |matches: &ArgMatches| matches.get_one::<Shell>("shell").copied();
+    Ok(Command::Show(match matches.subcommand() {
+        Some(("completions", matches)) => {
+            let shell = shell(matches).expect("clap asks for it");
+            commands::completion_script(shell)
+        }
+        _ => commands::man_page(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::ScriptFile;
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn look(path: &OsStr) -> ScriptFile {
+        match path.to_str() {
+            Some("t.py") => ScriptFile::Ok,
+            Some("noread.py") => ScriptFile::Unreadable,
+            _ => ScriptFile::Missing,
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Runs the real binary with real workers: a builder, a deadline on everything, and at the end of every run
+//! the proof that nothing is left. Whatever a test does, dropping a run ends its whole tree.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Nothing a test waits for takes longer than this, however busy the machine is.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// In every process of a run, to find those that are left.
+const MARK: &str = "FABRIC_TEST_RUN";
+
+/// A command under construction, with a scratch folder of its own and next to no environment.
+#[must_use]
+pub(crate) struct Fabric {
+    command: Command,
+    scratch: TempDir,
+    mark: String,
+}
+
+/// A command that runs.
+pub(crate) struct Running {
+    child: Child,
+    streams: Vec<JoinHandle<Vec<u8>>>,
+    scratch: TempDir,
+    mark: String,
+    started: Instant,
+}
+
+/// A command that has ended, with nothing left of it.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+    pub(crate) scratch: TempDir,
+}
+
+impl Fabric {
+    /// `fabric` with no argument yet.
+    pub(crate) fn new() -> Self {
+        Self::through(env!("CARGO_BIN_EXE_fabric"), &[])
+    }
+
+    /// `fabric run`.
+    pub(crate) fn run() -> Self {
+        Self::new().arg("run")
+    }
+
+    /// Another program, which is expected to start `fabric` in its turn.
+    pub(crate) fn through(program: &str, args: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let scratch = TempDir::new().unwrap();
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", path())
+            .env(MARK, &mark);
+        command
+            .env("TMPDIR", scratch.path())
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self {
+            command,
+            scratch,
+            mark,
+        }
+    }
+
+    pub(crate) fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.command.arg(word);
+        self
+    }
+
+    pub(crate) fn args<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.command.args(words);
+        self
+    }
+
+    /// One of tests/workers.
+    pub(crate) fn worker(self, name: &str) -> Self {
+        let path = workers().join(name);
+        assert!(path.exists(), "{} does not exist", path.display());
+        self.arg(path)
+    }
+
+    /// The scratch folder as a word, which many workers write to.
+    pub(crate) fn scratch_arg(self) -> Self {
+        let path = self.scratch.path().to_owned();
+        self.arg(path)
+    }
+
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    pub(crate) fn cwd(mut self, path: impl AsRef<Path>) -> Self {
+        self.command.current_dir(path);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.command.stdin(stdin);
+        self
+    }
+
+    /// Changes the command in ways that have no name here.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Command)) -> Self {
+        change(&mut self.command);
+        self
+    }
+
+    pub(crate) fn start(mut self) -> Running {
+        let started = Instant::now();
+        let mut child = self.command.spawn().unwrap();
+        let stdout = child.stdout.take().map(|it| collect(Box::new(it)));
+        let stderr = child.stderr.take().map(|it| collect(Box::new(it)));
+        let streams = stdout.into_iter().chain(stderr).collect();
+        Running {
+            child,
+            streams,
+            scratch: self.scratch,
+            mark: self.mark,
+            started,
+        }
+    }
+
+    /// Starts and waits for the end.
+    pub(crate) fn finish(self) -> Finished {
+        self.start().finish()
+    }
+
+    /// Becomes the command: for a process of its own, such as one on a pty.
+    pub(crate) fn exec(mut self) -> std::io::Error {
+        self.command.exec()
+    }
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        nix::sys::signal::kill(self.pid(), signal).unwrap();
+    }
+
+    /// Waits until each of the workers has created its ready file; their texts by rank.
+    pub(crate) fn ready(&self, workers: u32) -> BTreeMap<u32, String> {
+        let file = |rank: &u32| self.scratch.path().join(format!("{rank}.ready"));
+        wait_until("all workers are ready", || {
+            (0..workers).all(|it| file(&it).exists())
+        });
+        (0..workers)
+            .map(|it| (it, fs::read_to_string(file(&it)).unwrap()))
+            .collect()
+    }
+
+    /// The process that is the parent of the workers.
+    pub(crate) fn guardian(&self) -> Pid {
+        let launcher = self.pid();
+        let mut found = None;
+        wait_until("there is a guardian", || {
+            found = stats()
+                .into_iter()
+                .find(|it| it.parent == launcher.as_raw());
+            found.is_some()
+        });
+        Pid::from_raw(found.unwrap().pid)
+    }
+
+    /// Every living process of this run but the launcher.
+    pub(crate) fn others(&self) -> Vec<i32> {
+        marked(&self.mark)
+            .into_iter()
+            .filter(|it| *it != self.pid().as_raw())
+            .collect()
+    }
+
+    /// Waits for the end, which must come, and for nothing to be left, which must be soon.
+    #[track_caller]
+    pub(crate) fn finish(self) -> Finished {
+        self.finish_within(Duration::from_secs(2))
+    }
+
+    /// The same, with this much time between the launcher's end and that of everything else.
+    #[track_caller]
+    pub(crate) fn finish_within(mut self, patience: Duration) -> Finished {
+        let status = self.wait();
+        let took = self.started.elapsed();
+        let deadline = Instant::now() + patience;
+        while !marked(&self.mark).is_empty() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let left: Vec<String> = marked(&self.mark)
+            .iter()
+            .map(|it| command_line(*it))
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        let streams = std::mem::take(&mut self.streams);
+        let mut texts = streams.into_iter().map(|it| it.join().unwrap());
+        let mut text = || String::from_utf8_lossy(&texts.next().unwrap_or_default()).into_owned();
+        let (stdout, stderr) = (text(), text());
+        let scratch = std::mem::replace(&mut self.scratch, TempDir::new().unwrap());
+        Finished {
+            status,
+            stdout,
+            stderr,
+            took,
+            scratch,
+        }
+    }
+
+    /// Waits for the launcher's own end only.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the launcher has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for pid in marked(&self.mark) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+impl Finished {
+    /// The exit code, or minus the signal's number.
+    pub(crate) fn code(&self) -> i32 {
+        self.status
+            .code()
+            .unwrap_or_else(|| -self.status.signal().unwrap())
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_code(self, code: i32) -> Self {
+        assert_eq!(
+            self.code(),
+            code,
+            "stdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Stderr must hold all of these.
+    #[track_caller]
+    pub(crate) fn expect_said(self, texts: &[&str]) -> Self {
+        for text in texts {
+            assert!(
+                self.stderr.contains(text),
+                "no `{text}` in: {}",
+                self.stderr
+            );
+        }
+        self
+    }
+}
+
+/// One line of /proc/PID/stat, as far as tests need it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) state: char,
+}
+
+/// All processes.
+pub(crate) fn stats() -> Vec<Stat> {
+    let folders = fs::read_dir("/proc").unwrap().flatten();
+    folders
+        .filter_map(|it| stat(it.file_name().to_str()?.parse().ok()?))
+        .collect()
+}
+
+/// One process, if it is there.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut rest = line[line.rfind(')')? + 2..].split(' ');
+    let state = rest.next()?.chars().next()?;
+    Some(Stat {
+        pid,
+        parent: rest.next()?.parse().ok()?,
+        state,
+    })
+}
+
+/// True while there is such a process and it is not a zombie.
+pub(crate) fn alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|it| it.state != 'Z')
+}
+
+/// Waits for a condition; never just for time to pass.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// The folder of worker programs.
+pub(crate) fn workers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
+}
+
+/// PATH of this process: where python3 and the system's tools are.
+pub(crate) fn path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+/// The interpreter of an environment with Lightning, which the test script provides.
+pub(crate) fn test_python() -> PathBuf {
+    match std::env::var_os("FABRIC_TEST_PYTHON") {
+        Some(path) => path.into(),
+        None => {
+            panic!("FABRIC_TEST_PYTHON is not set: run the tests with tests/run, which provides it")
+        }
+    }
+}
+
+/// Living processes whose environment has the mark.
+fn marked(mark: &str) -> Vec<i32> {
+    let wanted = format!("{MARK}={mark}");
+    let has_mark = |pid: i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ
+            .split(|it| *it == 0)
+            .any(|it| it == wanted.as_bytes())
+    };
+    let pids = stats()
+        .into_iter()
+        .filter(|it| it.state != 'Z')
+        .map(|it| it.pid);
+    pids.filter(|it| has_mark(*it)).collect()
+}
+
+fn command_line(pid: i32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!(
+        "{pid} {}",
+        String::from_utf8_lossy(&line).replace('\0', " ")
+    )
+}
+
+fn collect(mut stream: Box<dyn Read + Send>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
