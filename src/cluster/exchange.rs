@@ -57,42 +57,58 @@ fn rank_and_size(cluster: &Cluster) -> Option<(u32, u32)> {
     (world > 1).then_some((seat.global_rank.value.0, world))
 }
 
-/// All ranks meet at the barrier; rank 0 has left its address before, all find it after.
 fn ask_pmi(cluster: &mut Cluster, descriptor: RawFd, own: &str) -> Result<()> {
     let (rank, world) = rank_and_size(cluster).context("a job of one rank")?;
     let mut manager = Manager::on(descriptor)?;
     manager.ask(Command::Init)?;
+    let answer = meet(&mut manager, rank, own);
+    // Also after a failure; there is nothing to do about one of its own.
+    let _ = manager.ask(Command::Finalize);
+    let answer = answer?;
+    let places = answer.mapping.and_then(|it| places(&it, world));
+    if let Some(layout) = places.and_then(|it| Layout::of(&it, rank)) {
+        cluster.learn(&layout, "PMI_process_mapping");
+    }
+    let address = derived(answer.address, "rank 0, by PMI");
+    cluster.main_address.get_or_insert(address);
+    let port = derived(port::of_name(&answer.table), "the job's name, by PMI");
+    cluster.main_port.get_or_insert(port);
+    Ok(())
+}
+
+/// What all ranks know after the barrier.
+struct Answer {
+    table: String,
+    address: String,
+    /// Not every process manager has one; then the sizes have to tell.
+    mapping: Option<String>,
+}
+
+/// All ranks meet at the barrier; rank 0 has left its address before, all find it after.
+fn meet(manager: &mut Manager, rank: u32, own: &str) -> Result<Answer> {
     let table = manager.ask(Command::TableName)?;
+    let (table_name, key) = (table.as_str(), ADDRESS_KEY);
     if rank == 0 {
         manager.ask(Command::Put {
-            table: &table,
-            key: ADDRESS_KEY,
+            table: table_name,
+            key,
             value: own,
         })?;
     }
     manager.ask(Command::Barrier)?;
     let address = manager.ask(Command::Get {
-        table: &table,
-        key: ADDRESS_KEY,
+        table: table_name,
+        key,
     })?;
-    let mapping = Command::Get {
-        table: &table,
+    let mapping = manager.ask(Command::Get {
+        table: table_name,
         key: "PMI_process_mapping",
-    };
-    // Not every process manager has one; then the sizes have to tell.
-    let mapping = manager.ask(mapping).ok();
-    manager.ask(Command::Finalize)?;
-    let places = mapping.and_then(|it| places(&it, world));
-    if let Some(layout) = places.and_then(|it| Layout::of(&it, rank)) {
-        cluster.learn(&layout, "PMI_process_mapping");
-    }
-    cluster
-        .main_address
-        .get_or_insert(derived(address, "rank 0, by PMI"));
-    cluster
-        .main_port
-        .get_or_insert(derived(port::of_name(&table), "the job's name, by PMI"));
-    Ok(())
+    });
+    Ok(Answer {
+        address,
+        mapping: mapping.ok(),
+        table,
+    })
 }
 
 /// The other end of PMI_FD.
@@ -123,7 +139,7 @@ impl Manager {
     fn ask(&mut self, command: Command) -> Result<String> {
         self.stream
             .write_all(command.line().as_bytes())
-            .context("write to `PMI_FD`")?;
+            .context("write to `PMI_FD`, which serves one program of each rank")?;
         command.read(&self.line()?)
     }
 

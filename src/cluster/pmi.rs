@@ -23,7 +23,8 @@ pub(super) enum Command<'a> {
         table: &'a str,
         key: &'a str,
     },
-    /// Without it Hydra takes the end of a rank for a crash.
+    /// Hydra takes the end of a rank that has spoken PMI, but not said this, for a crash. After
+    /// it no other program of this rank can speak PMI.
     Finalize,
 }
 

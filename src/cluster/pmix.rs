@@ -1,7 +1,9 @@
 //! Asks PMIx, through the library that Open MPI itself uses, on which host each rank is.
 //!
 //! The library is not linked: it is opened where it is, in a short-lived child process of its
-//! own, so that neither its threads nor a crash of it touch the launcher.
+//! own, so that neither its threads nor a crash of it touch the launcher. A rank may do this
+//! once in its life: a worker that calls MPI_Init itself will fail. (Only jobs of several
+//! hosts that gave no `--node-rank` ask.)
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
