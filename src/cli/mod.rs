@@ -21,8 +21,3 @@ pub(crate) use parse::{Command, parse};
 pub(crate) use request::{Accelerator, Isolation, Request};
 pub(crate) use script::{ScriptFile, look_at};
 pub(crate) use usage::{EXIT_USAGE, Usage};
-
-/// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
-#[cfg(test)]
-#[path = "../../tests/peer/click.rs"]
-mod click;

@@ -1,7 +1,6 @@
 //! What a wrong command line is told, in the words and the form of click 8.5.
 
 /// The exit code of a wrong command line.
-#[expect(dead_code, reason = "main returns it")]
 pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// A wrong command line: the exact text for stderr.

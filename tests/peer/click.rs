@@ -12,7 +12,8 @@ use std::process::{Command as Process, Stdio};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{Command, Integer, Request, Usage, look_at, parse};
+use super::{Command, parse};
+use crate::cli::{Integer, Request, Usage, look_at};
 use crate::environ::Environ;
 
 mod lines;
