@@ -47,8 +47,10 @@ impl Signal {
     pub(crate) const QUIT: Self = Self(3);
     pub(crate) const KILL: Self = Self(9);
     pub(crate) const TERM: Self = Self(15);
+    pub(crate) const CHLD: Self = Self(17);
     pub(crate) const CONT: Self = Self(18);
     pub(crate) const STOP: Self = Self(19);
+    pub(crate) const TSTP: Self = Self(20);
 
     /// The signal of a name such as `SIGTERM`, or of none.
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -93,6 +95,14 @@ pub(crate) enum Status {
 impl Status {
     pub(crate) fn success(self) -> bool {
         self == Self::Code(0)
+    }
+
+    /// The code as Python's subprocess module has it: the exit code, or minus the signal's number.
+    pub(crate) fn python_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code.into(),
+            Self::Signal { signal, .. } => -signal.0,
+        }
     }
 
     /// The code a shell shows for this end: the exit code, or 128 + signal number.

@@ -1,1 +1,19 @@
-//! placeholder
+//! Which devices are here, and how many workers `--devices` asks for.
+//!
+//! Strictly lazy: a request says what it [`Needs`], `probe` asks the machine for that and nothing
+//! else, and the rest is arithmetic on the [`Inventory`] it brings back.
+
+mod inventory;
+mod choice;
+mod refusal;
+mod selection;
+mod visible;
+mod nvidia;
+mod amd;
+mod probe;
+#[cfg(test)]
+mod original;
+
+pub(crate) use choice::Accelerator;
+pub(crate) use probe::probe;
+pub(crate) use selection::{DeviceRequest, Selection};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
-use super::integer::Integer;
 use super::repr::repr;
 use super::request::Request;
+use crate::integer::Integer;
 
 /// The kind of an option's value, with the place in the request where it goes.
 pub(super) enum Kind {
@@ -60,7 +60,7 @@ impl Kind {
                 None => return wrong(&one_of(names)),
             },
             Self::Text(store) => store(request, Sourced::new(text.to_owned(), source)),
-            Self::Integer(store) => match Integer::parse(text) {
+            Self::Integer(store) => match text.to_str().and_then(Integer::parse) {
                 Some(value) => store(request, value),
                 None => return wrong("a valid integer"),
             },

@@ -5,7 +5,6 @@
 
 mod repr;
 mod similar;
-mod integer;
 mod request;
 mod kind;
 mod options;
@@ -16,8 +15,7 @@ mod hint;
 mod run;
 mod parse;
 
-pub(crate) use integer::Integer;
 pub(crate) use parse::{Command, parse};
-pub(crate) use request::{Accelerator, Isolation, Request};
-pub(crate) use script::{ScriptFile, look_at};
-pub(crate) use usage::{EXIT_USAGE, Usage};
+pub(crate) use request::{Isolation, Request};
+pub(crate) use script::look_at;
+pub(crate) use usage::EXIT_USAGE;

@@ -5,7 +5,8 @@
 //! working command line changes its meaning.
 
 use super::kind::Kind;
-use super::request::{Accelerator, Isolation};
+use super::request::Isolation;
+use crate::accelerator::Accelerator;
 
 /// One option.
 pub(super) struct Opt {

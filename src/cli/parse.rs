@@ -13,10 +13,10 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 
 use crate::environ::Environ;
+use crate::integer::Integer;
 
 use super::commands;
 use super::hint::{self, Look};
-use super::integer::Integer;
 use super::repr::repr;
 use super::request::Request;
 use super::run;
@@ -66,7 +66,7 @@ pub(crate) fn parse(
 
 /// As wide as click's: two columns less than the terminal, which counts as 80 columns at most.
 fn help_width(environ: &Environ, terminal: Option<usize>) -> usize {
-    let columns = environ.get("COLUMNS").and_then(Integer::parse);
+    let columns = environ.text("COLUMNS").and_then(Integer::parse);
     let columns = columns.and_then(|it| usize::try_from(it.value?).ok());
     let columns = columns.filter(|it| *it > 0).or(terminal).unwrap_or(80);
     columns.clamp(52, 80) - 2

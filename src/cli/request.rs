@@ -3,50 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use crate::accelerator::Accelerator;
+use crate::integer::Integer;
 use crate::source::Sourced;
 use crate::status::Signal;
-
-use super::integer::Integer;
-
-/// `--accelerator`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Accelerator {
-    Cpu,
-    Gpu,
-    Cuda,
-    Mps,
-    Tpu,
-    Auto,
-}
-
-impl Accelerator {
-    /// In the order in which the original lists them.
-    const ALL: [Self; 6] = [
-        Self::Cpu,
-        Self::Gpu,
-        Self::Cuda,
-        Self::Mps,
-        Self::Tpu,
-        Self::Auto,
-    ];
-
-    /// The accelerator of a name, exactly as the option takes it.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
-    }
-
-    /// The name that the option takes and LT_ACCELERATOR carries.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Cuda => "cuda",
-            Self::Mps => "mps",
-            Self::Tpu => "tpu",
-            Self::Auto => "auto",
-        }
-    }
-}
 
 /// `--isolate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

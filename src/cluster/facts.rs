@@ -1,7 +1,5 @@
 //! What a cluster environment says about this launcher: plain data.
 
-use std::ffi::OsString;
-
 use crate::source::Sourced;
 use crate::topology::NodeRank;
 
@@ -12,6 +10,13 @@ pub(crate) struct Cluster {
     pub(crate) name: &'static str,
     pub(crate) num_nodes: Option<Sourced<u32>>,
     pub(crate) node_rank: Option<Sourced<NodeRank>>,
-    pub(crate) main_address: Option<Sourced<OsString>>,
+    pub(crate) main_address: Option<Sourced<String>>,
     pub(crate) main_port: Option<Sourced<u16>>,
+}
+
+impl Cluster {
+    /// A machine without a scheduler: it says nothing.
+    pub(crate) fn plain() -> Self {
+        Self { name: "plain machine", num_nodes: None, node_rank: None, main_address: None, main_port: None }
+    }
 }

@@ -1,1 +1,23 @@
-//! placeholder
+//! Everything about WHAT to launch, decided before anything is launched.
+//!
+//! ```text
+//! Request + Cluster + Selection + Machine --resolve--> Plan --exports--> environment of each worker
+//!                                                       |
+//!                                                       +---display--> --dry-run
+//! ```
+//! A plan is plain data. What only the meeting of the nodes can tell (global ranks, the port that was free)
+//! is a [`World`] and comes later.
+
+mod machine;
+mod interpreter;
+mod worker;
+mod exports;
+mod resolve;
+mod display;
+
+pub(crate) use display::describe;
+pub(crate) use exports::error_file;
+pub(crate) use interpreter::{Files, Interpreter, find_interpreter};
+pub(crate) use machine::Machine;
+pub(crate) use resolve::{Given, resolve};
+pub(crate) use worker::{Plan, Settings, World};

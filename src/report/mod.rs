@@ -1,1 +1,12 @@
-//! placeholder
+//! What a person gets to read: the launcher's own lines while it runs, and the summary of a failure.
+
+mod line;
+mod cause;
+mod summary;
+mod clues;
+mod processes;
+mod reporter;
+mod log;
+
+pub(crate) use log::start_log;
+pub(crate) use reporter::{Reporter, complain, say, terminal_width};

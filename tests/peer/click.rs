@@ -12,9 +12,10 @@ use std::process::{Command as Process, Stdio};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{Command, parse};
-use crate::cli::{Integer, Request, Usage, look_at};
+use super::{Command, Usage, parse};
+use crate::cli::{Request, look_at};
 use crate::environ::Environ;
+use crate::integer::Integer;
 
 mod lines;
 

@@ -201,6 +201,10 @@ impl Random {
                 line.push(self.pick(words).into());
                 *script_seen = true;
             }
+            16..19 if !*script_seen => {
+                line.push("t.py".into());
+                *script_seen = true;
+            }
             _ => {
                 let word = self.word();
                 if *script_seen || is_script(&word) {

@@ -1,0 +1,141 @@
+//! NVIDIA GPUs, counted through the driver's own library (NVML), which is loaded at run time.
+
+use std::ffi::OsStr;
+
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+
+use super::visible::{Gpus, Named};
+
+/// The name that drivers install, then the one that development packages add.
+const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+
+/// What the driver tells; names only where they are wanted, because asking for them wakes each GPU.
+/// An error says in words that fit in parentheses why there is nothing to ask.
+pub(super) fn gpus(names: bool) -> Result<Gpus, String> {
+    gpus_of(&LIBRARIES.map(OsStr::new), names)
+}
+
+fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<Gpus, String> {
+    let nvml = load(libraries)?;
+    let count = nvml.device_count().map_err(|error| told(&error))?;
+    let mut gpus = Gpus {
+        count,
+        ..Gpus::default()
+    };
+    if names {
+        for index in 0..count {
+            add_names(&nvml, index, &mut gpus);
+        }
+    }
+    Ok(gpus)
+}
+
+fn load(libraries: &[&OsStr]) -> Result<Nvml, String> {
+    for library in libraries {
+        match Nvml::builder().lib_path(library).init() {
+            Ok(nvml) => return Ok(nvml),
+            Err(NvmlError::LibloadingError(_)) => {}
+            Err(error) => return Err(told(&error)),
+        }
+    }
+    Err("no NVIDIA driver is installed".to_owned())
+}
+
+fn told(error: &NvmlError) -> String {
+    match error {
+        NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
+        other => format!("the NVIDIA driver says: {other}"),
+    }
+}
+
+/// Adds the GPU's UUID and those of its partitions; one that does not answer has no name.
+fn add_names(nvml: &Nvml, index: u32, gpus: &mut Gpus) {
+    let Ok(device) = nvml.device_by_index(index) else {
+        return;
+    };
+    if let Ok(uuid) = device.uuid() {
+        gpus.names.push((uuid, index));
+    }
+    gpus.partitions.extend(partitions(&device, index));
+}
+
+/// The partitions of one GPU; none where the driver is older than they are.
+fn partitions(device: &Device<'_>, index: u32) -> Vec<Named> {
+    let slots = 0..device.mig_device_count().unwrap_or(0);
+    slots
+        .filter_map(|slot| device.mig_device_by_index(slot).ok()?.uuid().ok())
+        .map(|uuid| (uuid, index))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// The stand-in library with fixed numbers, in a directory of its own.
+    fn stand_in(devices: &str, partitions: u32) -> (TempDir, PathBuf) {
+        let dir = TempDir::new().unwrap();
+        let library = dir.path().join("libnvidia-ml.so.1");
+        let status = Command::new("cc")
+            .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
+            .arg(&library)
+            .arg(format!("-DFAKE_NVML_DEVICES=\"{devices}\""))
+            .arg(format!("-DFAKE_NVML_PARTITIONS=\"{partitions}\""))
+            .arg("tests/nvml/libnvidia-ml.c")
+            .status();
+        assert!(status.expect("`cc` is installed").success());
+        (dir, library)
+    }
+
+    #[test]
+    fn the_driver_is_asked_for_the_number_and_on_request_for_names() {
+        for count in [0, 1, 4, 8] {
+            let (_dir, library) = stand_in(&count.to_string(), 2);
+            let counted = gpus_of(&[library.as_os_str()], false).unwrap();
+            assert_eq!(
+                counted,
+                Gpus {
+                    count,
+                    ..Gpus::default()
+                }
+            );
+            let named = gpus_of(&[library.as_os_str()], true).unwrap();
+            assert_eq!(named.names.len(), count as usize);
+            assert_eq!(named.partitions.len(), 2 * count as usize);
+        }
+    }
+
+    #[test]
+    fn names_keep_the_index_of_their_gpu() {
+        let (_dir, library) = stand_in("4", 2);
+        let gpus = gpus_of(&[library.as_os_str()], true).unwrap();
+        let name = "GPU-00000003-0000-4000-8000-000000000000".to_owned();
+        assert_eq!(gpus.names[3], (name, 3));
+        let name = "MIG-00000003-0001-5000-8000-000000000000".to_owned();
+        assert_eq!(gpus.partitions[7], (name, 3));
+    }
+
+    #[test]
+    fn the_second_library_name_is_tried_when_the_first_is_absent() {
+        let (dir, library) = stand_in("1", 0);
+        let absent = dir.path().join("absent.so");
+        let libraries = [absent.as_os_str(), library.as_os_str()];
+        assert_eq!(gpus_of(&libraries, false).unwrap().count, 1);
+    }
+
+    #[test]
+    fn a_missing_driver_and_an_unloaded_one_are_told_apart() {
+        let (dir, library) = stand_in("no-driver", 0);
+        let absent = dir.path().join("absent.so");
+        let reason = gpus_of(&[absent.as_os_str()], false).unwrap_err();
+        assert_eq!(reason, "no NVIDIA driver is installed");
+        let reason = gpus_of(&[library.as_os_str()], false).unwrap_err();
+        assert_eq!(reason, "the NVIDIA driver is not loaded");
+    }
+}

@@ -1,0 +1,56 @@
+//! What happens to the workers, as the guardian sees it and the launcher hears it.
+
+use crate::status::{Signal, Status};
+use crate::topology::LocalRank;
+
+/// A process id as the launcher's own namespace numbers it.
+pub(crate) type Pid = i32;
+
+/// One thing that happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A worker runs its program.
+    Started { worker: LocalRank, pid: Pid },
+    /// A worker could not be started; `errno` says why (errno(3)).
+    NotStarted { worker: LocalRank, errno: i32, step: Step },
+    /// A worker ended; `asked` when we had already told it to.
+    Exited { worker: LocalRank, status: Status, asked: bool },
+    /// The polite stop of all workers began.
+    Stopping { why: Why },
+    /// The grace period is over, or somebody wants the end now: SIGKILL to all.
+    Killing,
+    /// A process that a worker left behind is still there after all workers succeeded.
+    Left { pid: Pid },
+    /// All of them have been told: they are given the time that the settings say.
+    Lingering,
+    /// SIGKILL did not end this process in time; `state` is its letter in proc(5), `?` unknown.
+    Stuck { pid: Pid, state: u8 },
+    /// All workers are stopped (Ctrl-Z): the launcher may stop itself.
+    Paused,
+    /// Nothing is left to watch.
+    Done,
+}
+
+/// Where a start failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// The new process itself was refused (clone(2)).
+    Process,
+    /// Its standard streams, session or parent-death signal could not be set up.
+    Setup,
+    /// The program could not be executed (execve(2)).
+    Exec,
+}
+
+/// Why a run is being stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// This worker failed first.
+    Failed(LocalRank),
+    /// This worker could not be started.
+    NotStarted(LocalRank),
+    /// A signal to the launcher asks for the end.
+    Signal(Signal),
+    /// The launcher itself has gone.
+    LauncherGone,
+}

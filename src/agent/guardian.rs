@@ -1,0 +1,269 @@
+//! The process between the launcher and the workers: it starts them, sees them die, and ends them.
+//!
+//! It is their parent and the adopter of their orphans, so everything they ever start stays below it. It has
+//! a session of its own and blocks every signal, so neither a closing terminal nor `kill -9 -GROUP` nor a
+//! stray signal ends it; it touches no terminal, no log and no network, so nothing can make it wait. When the
+//! launcher goes, however that happens, their socket closes and everything below ends with SIGKILL. When the
+//! guardian is killed instead, workers die by their parent-death signal and the launcher, which adopts what
+//! is left, ends that. Only SIGKILL to both at once leaves processes of the workers (not workers) behind.
+//! Measured against the alternatives (two workers, each with a double-forked orphan, a daemon in a session of
+//! its own and a TERM-proof child): groups or parent-death signals alone leave two to four of them, a
+//! cgroup needs rights and still somebody alive to write to it, a PID namespace leaves nothing but changes
+//! what programs see of themselves (`--isolate pid`).
+//!
+//! One thread, one wait: poll(2) on the launcher's socket and on SIGCHLD, with the policy's next deadline.
+//! No descriptor per worker, so a limit of 64 open files watches 100 workers.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::time::TimeSpec;
+
+use super::descendants;
+use super::event::{Event, Pid};
+use super::message::{Command, SIZE, Stamped};
+use super::policy::{Action, Input, Moment, Policy, Target};
+use super::spawn::Spawner;
+use super::wait::{Found, Which, peek, reap};
+use crate::plan::{Plan, World};
+use crate::status::{Signal, Status};
+use crate::topology::LocalRank;
+
+/// One worker that has been started and not yet reaped: its number, and so that of its group, is ours.
+struct Child {
+    rank: LocalRank,
+    /// Its death has been told to the policy already.
+    told: bool,
+}
+
+/// The guardian's whole state.
+pub(crate) struct Guardian<'a> {
+    plan: &'a Plan,
+    launcher: OwnedFd,
+    deaths: SignalFd,
+    origin: Instant,
+    policy: Policy,
+    error_dir: Option<PathBuf>,
+    spawner: Option<Spawner<'a>>,
+    children: HashMap<Pid, Child>,
+    /// Events that the launcher has not taken yet.
+    unsent: VecDeque<Stamped>,
+    launcher_gone: bool,
+}
+
+impl<'a> Guardian<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        launcher: OwnedFd,
+        deaths: SignalFd,
+        origin: Instant,
+        policy: Policy,
+        error_dir: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            plan,
+            launcher,
+            deaths,
+            origin,
+            policy,
+            error_dir,
+            spawner: None,
+            children: HashMap::new(),
+            unsent: VecDeque::new(),
+            launcher_gone: false,
+        }
+    }
+
+    /// Watches until nothing is left to watch and the launcher has heard of all of it; true if there was no
+    /// launcher to hear it any more.
+    pub(crate) fn run(mut self) -> bool {
+        while !self.policy.done() {
+            self.wait();
+            self.hear_launcher();
+            self.see_deaths();
+            self.start_next();
+            self.input(Input::Tick);
+        }
+        while !self.launcher_gone && !self.unsent.is_empty() {
+            self.wait();
+            self.hear_launcher();
+        }
+        self.launcher_gone
+    }
+
+    fn now(&self) -> Moment {
+        self.origin.elapsed()
+    }
+
+    /// Sleeps until the launcher speaks, a child dies or the policy's deadline has come.
+    fn wait(&mut self) {
+        let timeout = match self.policy.next_start() {
+            Some(_) => Some(Duration::ZERO),
+            None => self.policy.deadline().map(|at| at.saturating_sub(self.now())),
+        };
+        let timeout = timeout.map(|it| TimeSpec::from_duration(it));
+        let mut interest = PollFlags::POLLIN;
+        interest.set(PollFlags::POLLOUT, !self.unsent.is_empty());
+        let mut sources = [
+            PollFd::new(self.deaths.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.launcher.as_fd(), interest),
+        ];
+        // A launcher that has gone would make poll return at once for ever.
+        let sources = if self.launcher_gone { &mut sources[..1] } else { &mut sources[..] };
+        let _ = ppoll(sources, timeout, None);
+        self.flush();
+    }
+
+    fn hear_launcher(&mut self) {
+        while !self.launcher_gone {
+            let mut bytes = [0; SIZE];
+            match recv(self.launcher.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+                Ok(SIZE) => match Command::decode(&bytes) {
+                    Some(Command::Begin { first_rank, world_size, port }) => {
+                        self.begin(first_rank, world_size, port);
+                    }
+                    Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
+                    None => {}
+                },
+                Err(Errno::EAGAIN | Errno::EINTR) => return,
+                // The end of the stream, or a broken one: the launcher is no more.
+                Ok(_) | Err(_) => {
+                    self.launcher_gone = true;
+                    self.input(Input::LauncherGone);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, first_rank: u32, world_size: u32, port: u16) {
+        let world = World { first_rank, world_size, port, error_dir: self.error_dir.clone() };
+        self.spawner = Some(Spawner::new(self.plan, world));
+        self.input(Input::Begin);
+    }
+
+    fn start_next(&mut self) {
+        let (Some(rank), Some(spawner)) = (self.policy.next_start(), &mut self.spawner) else {
+            return;
+        };
+        match spawner.start(rank) {
+            Ok(pid) => {
+                self.children.insert(pid, Child { rank, told: false });
+                self.tell(Event::Started { worker: rank, pid });
+                self.input(Input::Started(rank));
+            }
+            Err(refused) => self.input(Input::NotStarted(rank, refused.errno, refused.step)),
+        }
+    }
+
+    /// Takes in every death that has happened, in the order in which they happened as far as it is known:
+    /// SIGCHLD merges, but what stays pending is the first of them (signal(7)).
+    fn see_deaths(&mut self) {
+        let mut first = None;
+        while let Ok(Some(info)) = self.deaths.read_signal() {
+            first = first.or(Some(Which::One(info.ssi_pid as Pid)));
+        }
+        if first.is_none() && !self.policy.all_ended() {
+            return;
+        }
+        if let Some(Found::Dead(pid, status)) = first.map(peek) {
+            self.see_death(pid, status);
+        }
+        while let Found::Dead(pid, status) = peek(Which::Any) {
+            self.see_death(pid, status);
+        }
+        if self.policy.all_ended() {
+            self.input(Input::Remaining(peek(Which::Any) != Found::Nobody));
+        }
+    }
+
+    /// Decides on one death and acts before it is reaped: until then its number names its group and no other.
+    fn see_death(&mut self, pid: Pid, status: Status) {
+        let mut actions = Vec::new();
+        let undisturbed = self.policy.undisturbed();
+        self.tell_policy(pid, status, &mut actions);
+        if undisturbed && !self.policy.undisturbed() {
+            // The first failure. Who is dead by now died unasked, before the others hear of it.
+            let others: Vec<Pid> = self.children.keys().copied().collect();
+            for other in others {
+                if let Found::Dead(pid, status) = peek(Which::One(other)) {
+                    self.tell_policy(pid, status, &mut actions);
+                }
+            }
+        }
+        self.act(actions);
+        reap(Which::One(pid));
+        self.children.remove(&pid);
+    }
+
+    fn tell_policy(&mut self, pid: Pid, status: Status, actions: &mut Vec<Action>) {
+        let now = self.now();
+        if let Some(child) = self.children.get_mut(&pid).filter(|it| !it.told) {
+            child.told = true;
+            self.policy.on(Input::Exited(child.rank, status), now, actions);
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut actions = Vec::new();
+        self.policy.on(input, self.now(), &mut actions);
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(signal, target) => self.send(signal, target),
+                Action::Tell(event) => self.tell(event),
+                Action::TellLeft => {
+                    for process in self.below() {
+                        self.tell(Event::Left { pid: process.pid });
+                    }
+                    self.tell(Event::Lingering);
+                }
+                Action::TellStuck => {
+                    for process in self.below() {
+                        self.tell(Event::Stuck { pid: process.pid, state: process.state });
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&self, signal: Signal, target: Target) {
+        match target {
+            Target::Workers => self.children.keys().for_each(|pid| descendants::kill(*pid, signal)),
+            Target::Groups => self.children.keys().for_each(|pid| descendants::kill(-pid, signal)),
+            Target::Everything => {
+                self.below().iter().for_each(|process| descendants::send(process, signal));
+            }
+        }
+    }
+
+    fn below(&self) -> Vec<descendants::Process> {
+        descendants::below(nix::unistd::getpid().as_raw())
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.unsent.push_back(Stamped { at: self.now(), event });
+        self.flush();
+    }
+
+    /// Never waits: a launcher that is slow to listen must not delay a kill.
+    fn flush(&mut self) {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        while let Some(stamped) = self.unsent.front() {
+            match send(self.launcher.as_raw_fd(), &stamped.encode(), flags) {
+                Ok(_) => drop(self.unsent.pop_front()),
+                Err(Errno::EINTR) => {}
+                // Full, or gone; the latter shows when we next listen.
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What only Linux has. Elsewhere a run still ends its process groups in order; what is lost there is named
+//! at each item.
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::prctl;
+
+use super::event::Pid;
+
+/// Orphans among our descendants become our children (PR_SET_CHILD_SUBREAPER, prctl(2), Linux 3.4), so that
+/// a process that left its group and session is still found. Elsewhere: only groups are.
+pub(crate) fn adopt_orphans() -> Result<(), Errno> {
+    prctl::set_child_subreaper(true)
+}
+
+/// SIGKILL for the calling process when the thread that made it ends. It is set, then the parent is compared
+/// with the one that made us, for it may have gone in between and then no signal ever comes (prctl(2)).
+/// Elsewhere: workers of a killed guardian live on.
+///
+/// # Errors
+/// ESRCH when the parent has gone already.
+pub(crate) fn die_with_parent(parent: Pid) -> Result<(), Errno> {
+    // SAFETY: two system calls without pointers; this also runs between clone and exec.
+    unsafe {
+        Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+        if libc::getppid() != parent {
+            Errno::set(Errno::ESRCH);
+            return Err(Errno::ESRCH);
+        }
+    }
+    Ok(())
+}
+
+/// Marks every descriptor from 3 on close-on-exec, so that workers get 0, 1 and 2 only (close_range(2),
+/// Linux 5.9 and 5.11; older kernels: one by one up to the limit).
+pub(crate) fn hide_descriptors() {
+    const FROM: libc::c_uint = 3;
+    // SAFETY: no memory is involved; the flag closes nothing now.
+    let done = unsafe {
+        libc::syscall(libc::SYS_close_range, FROM, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if done == 0 {
+        return;
+    }
+    let (limit, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .unwrap_or((1024, 1024));
+    for descriptor in FROM as c_int..limit.min(65_536) as c_int {
+        // SAFETY: F_SETFD on a number that is not open just fails.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+unsafe extern "C" {
+    /// glibc and musl keep a pointer to the first byte of the argument area here (program_invocation_name(3)).
+    static program_invocation_name: *mut c_char;
+}
+
+/// Gives this process another name and command line, so that `pkill fabric` and `pkill -f train.py` end the
+/// launcher and the workers but spare the one that cleans up after them. `arguments` is the length in bytes
+/// of the original arguments with their closing zeros: what may be written over.
+pub(crate) fn rename_process(name: &str, arguments: usize) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = prctl::set_name(&name);
+    }
+    // SAFETY: the kernel laid the arguments out one after the other in `arguments` writable bytes, and
+    // nobody reads them any more in this process.
+    unsafe {
+        if program_invocation_name.is_null() {
+            return;
+        }
+        let area = std::slice::from_raw_parts_mut(program_invocation_name.cast::<u8>(), arguments);
+        area.fill(0);
+        let kept = name.len().min(arguments.saturating_sub(1));
+        area[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    }
+}
+
+/// A handle that stays with one process even when its number is given to another (pidfd_open(2), Linux 5.3).
+pub(crate) struct PidFd(OwnedFd);
+
+impl PidFd {
+    pub(crate) fn open(pid: Pid) -> Result<Self, Errno> {
+        // SAFETY: no pointers; the descriptor returned is ours alone.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let descriptor = Errno::result(descriptor)? as c_int;
+        // SAFETY: just opened, owned by nobody else.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    pub(crate) fn send(&self, signal: c_int) -> Result<(), Errno> {
+        let (descriptor, info) = (self.0.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: a null siginfo means "as kill(2) would fill it" (pidfd_send_signal(2)).
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, info, 0) };
+        Errno::result(sent).map(drop)
+    }
+}

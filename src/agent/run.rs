@@ -1,0 +1,191 @@
+//! The launcher's loop: hears the guardian, passes signals on, and keeps the record.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::descendants::{self, Process};
+use super::error_file;
+use super::event::Event;
+use super::linux;
+use super::message::{Command, Stamped};
+use super::outcome::Outcome;
+use super::private::{self, PrivateDir};
+use super::signals::{Inbox, Inherited};
+use super::wait::{Found, Which, peek, reap};
+use super::ward::{Birth, Heard, Ward};
+use crate::plan::{Plan, World, error_file as error_path};
+use crate::status::Signal;
+use crate::topology::LocalRank;
+
+/// How long the launcher tries to end what a killed guardian left to it.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// What the launcher was born into.
+pub(crate) struct Start<'a> {
+    pub(crate) inherited: &'a Inherited,
+    /// Length in bytes of our argument area, see [`linux::rename_process`].
+    pub(crate) argument_bytes: usize,
+    /// The port that workers meet at.
+    pub(crate) port: u16,
+}
+
+/// Runs the plan to its end. `hear` is told every event as it comes.
+///
+/// # Errors
+/// The system refused what a run needs before there was a worker; the text says what.
+pub(crate) fn run(plan: &Plan, start: &Start<'_>, hear: &mut dyn FnMut(&Stamped)) -> Result<Outcome> {
+    let mut inbox = Inbox::open(start.inherited, &plan.settings.handled).context("failed to take in signals")?;
+    let directory = PrivateDir::make(&plan.machine.temp);
+    let strangers = strangers();
+    if linux::adopt_orphans().is_err() {
+        tracing::warn!("this kernel cannot hand orphans to their ancestors");
+    }
+    let birth = Birth {
+        plan,
+        inherited: start.inherited,
+        error_dir: directory.as_ref().map(PrivateDir::path),
+        origin: Instant::now(),
+        argument_bytes: start.argument_bytes,
+    };
+    let ward = Ward::start(&birth).context("failed to start the guardian process")?;
+    inbox.listen_for_interrupts(start.inherited).context("failed to listen for Ctrl-C")?;
+    let workers = plan.local_world_size.value;
+    let first_rank = workers * plan.node_rank.value.0;
+    let world_size = workers * plan.num_nodes.value;
+    ward.tell(Command::Begin { first_rank, world_size, port: start.port });
+    let mut launcher = Launcher { inbox, ward, outcome: Outcome::new(workers), hear };
+    launcher.watch();
+    launcher.conclude(&strangers);
+    let world = World { first_rank, world_size, port: start.port, error_dir: birth.error_dir.map(Into::into) };
+    let outcome = launcher.outcome.with_confessions(|rank| confession(&world, rank));
+    pass_on(plan, &outcome);
+    Ok(outcome)
+}
+
+/// A launcher around us reads its own error file: it gets the root cause's, as from torch's launcher.
+fn pass_on(plan: &Plan, outcome: &Outcome) {
+    let (Some(file), Some((rank, end))) = (plan.environ.text("TORCHELASTIC_ERROR_FILE"), outcome.root_cause()) else {
+        return;
+    };
+    if let Some(bytes) = outcome.confessions.get(&rank.0) {
+        private::write(file.as_ref(), &error_file::with_exit_code(bytes, end.status.python_code()));
+    }
+}
+
+fn confession(world: &World, rank: LocalRank) -> Option<Vec<u8>> {
+    private::read(&error_path(world, rank)?)
+}
+
+/// Children that we had before we started anything: a shell may start a job and then become us by `exec`.
+/// They are none of our business, and neither is what they start.
+fn strangers() -> Vec<Process> {
+    match peek(Which::Any) {
+        Found::Nobody => Vec::new(),
+        _ => descendants::below(nix::unistd::getpid().as_raw()),
+    }
+}
+
+struct Launcher<'a> {
+    inbox: Inbox,
+    ward: Ward,
+    outcome: Outcome,
+    hear: &'a mut dyn FnMut(&Stamped),
+}
+
+impl Launcher<'_> {
+    /// Returns once the guardian has ended.
+    fn watch(&mut self) {
+        loop {
+            wait(self.inbox.sources().into_iter().chain([self.ward.source()]));
+            while let Some(signal) = self.inbox.next() {
+                self.take(signal);
+            }
+            loop {
+                match self.ward.hear() {
+                    Heard::Event(stamped) => self.note(stamped),
+                    Heard::Nothing => break,
+                    Heard::End => return,
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, signal: Signal) {
+        match signal {
+            Signal::CHLD => self.reap_orphans(),
+            _ => self.ward.tell(Command::Signal(signal)),
+        }
+    }
+
+    fn note(&mut self, stamped: Stamped) {
+        self.outcome.add(stamped);
+        (self.hear)(&stamped);
+        if stamped.event == Event::Paused {
+            // The workers stand still; so shall we, until `fg` sends SIGCONT.
+            descendants::kill(nix::unistd::getpid().as_raw(), Signal::STOP);
+        }
+    }
+
+    /// As PID 1 of a container we inherit every orphan there.
+    fn reap_orphans(&self) {
+        while let Found::Dead(pid, _) = peek(Which::Any) {
+            if pid == self.ward.pid() {
+                return;
+            }
+            reap(Which::One(pid));
+        }
+    }
+
+    /// The guardian has ended: as it should, or before its work was done.
+    fn conclude(&mut self, strangers: &[Process]) {
+        let status = self.ward.end();
+        if self.outcome.done {
+            return;
+        }
+        self.outcome.guardian_lost = Some(status);
+        let deadline = Instant::now() + SWEEP;
+        while Instant::now() < deadline {
+            while let Found::Dead(pid, _) = peek(Which::Any) {
+                reap(Which::One(pid));
+            }
+            let left = ours(strangers);
+            if left.is_empty() {
+                return;
+            }
+            left.iter().for_each(|it| descendants::send(it, Signal::KILL));
+            // SIGCHLD is in the inbox's mask: this sleeps until a death or for a moment.
+            wait_for_a_moment(self.inbox.sources());
+            while self.inbox.next().is_some() {}
+        }
+        let left = ours(strangers).into_iter();
+        self.outcome.stuck.extend(left.map(|it| (it.pid, it.state)));
+    }
+}
+
+/// Everything below us but what was there before.
+fn ours(strangers: &[Process]) -> Vec<Process> {
+    let mut below = descendants::below(nix::unistd::getpid().as_raw());
+    let mut foreign: Vec<_> = strangers.iter().map(|it| (it.pid, it.born)).collect();
+    // Nearest first, so a parent has been judged before its children.
+    below.retain(|it| {
+        let stranger = foreign.contains(&(it.pid, it.born)) || foreign.iter().any(|(pid, _)| *pid == it.parent);
+        if stranger {
+            foreign.push((it.pid, it.born));
+        }
+        !stranger
+    });
+    below
+}
+
+fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>) {
+    let mut sources: Vec<_> = sources.map(|it| PollFd::new(it, PollFlags::POLLIN)).collect();
+    let _ = poll(&mut sources, PollTimeout::NONE);
+}
+
+fn wait_for_a_moment(sources: [BorrowedFd<'_>; 2]) {
+    let mut sources = sources.map(|it| PollFd::new(it, PollFlags::POLLIN));
+    let _ = poll(&mut sources, PollTimeout::from(10u8));
+}

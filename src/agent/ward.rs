@@ -1,0 +1,119 @@
+//! The launcher's side of its guardian: the process, and the socket between the two.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::unistd::{ForkResult, fork};
+
+use super::descendants;
+use super::event::Pid;
+use super::guardian::Guardian;
+use super::linux;
+use super::message::{Command, SIZE, Stamped};
+use super::policy::Policy;
+use super::private;
+use super::signals::{Inherited, prepare_guardian};
+use super::wait::{Found, reap_blocking, Which};
+use crate::plan::Plan;
+use crate::status::{Signal, Status};
+
+/// A guardian that was started.
+pub(crate) struct Ward {
+    pid: Pid,
+    socket: OwnedFd,
+}
+
+/// What a look at the socket brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heard {
+    Event(Stamped),
+    Nothing,
+    /// The guardian has ended.
+    End,
+}
+
+/// What the guardian is born with besides the plan.
+pub(crate) struct Birth<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) inherited: &'a Inherited,
+    pub(crate) error_dir: Option<&'a std::path::Path>,
+    pub(crate) origin: Instant,
+    /// Length in bytes of our argument area, see [`linux::rename_process`].
+    pub(crate) argument_bytes: usize,
+}
+
+impl Ward {
+    /// Forks the guardian. There must be no second thread yet.
+    pub(crate) fn start(birth: &Birth<'_>) -> Result<Self, Errno> {
+        let kind = SockType::SeqPacket;
+        let (socket, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
+        // SAFETY: this process has one thread, so the child may do whatever we may.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok(Self { pid: child.as_raw(), socket }),
+            ForkResult::Child => {
+                // Or the guardian would keep the launcher's end open and never see it close.
+                drop(socket);
+                guard(birth, theirs);
+                // SAFETY: ends this copy of the process without running the launcher's clean-up a second time.
+                unsafe { libc::_exit(0) }
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn source(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Never waits. SIGCONT goes along, so that a guardian that somebody has stopped hears it.
+    pub(crate) fn tell(&self, command: Command) {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let _ = send(self.socket.as_raw_fd(), &command.encode(), flags);
+        descendants::kill(self.pid, Signal::CONT);
+    }
+
+    pub(crate) fn hear(&self) -> Heard {
+        let mut bytes = [0; SIZE];
+        loop {
+            match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Heard::Nothing,
+                Ok(SIZE) => return Stamped::decode(&bytes).map_or(Heard::Nothing, Heard::Event),
+                Ok(_) | Err(_) => return Heard::End,
+            }
+        }
+    }
+
+    /// Reaps it; to be called once [`Heard::End`] was heard.
+    pub(crate) fn end(&self) -> Status {
+        match reap_blocking(Which::One(self.pid)) {
+            Found::Dead(_, status) => status,
+            // Somebody else reaped it: nothing is known but that it has gone.
+            _ => Status::Code(1),
+        }
+    }
+}
+
+/// The guardian's life, in the child of the fork.
+fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
+    let Ok(deaths) = prepare_guardian(birth.inherited) else { return };
+    // Out of the terminal's reach and of `kill -9 -GROUP`.
+    let _ = nix::unistd::setsid();
+    linux::hide_descriptors();
+    linux::rename_process("guardian", birth.argument_bytes);
+    if linux::adopt_orphans().is_err() {
+        tracing::warn!("processes that leave their group cannot be followed on this kernel");
+    }
+    let policy = Policy::new(birth.plan.local_world_size.value, birth.plan.settings.clone());
+    let error_dir = birth.error_dir.map(Into::into);
+    let guardian = Guardian::new(birth.plan, launcher, deaths, birth.origin, policy, error_dir);
+    let launcher_gone = guardian.run();
+    if let (true, Some(path)) = (launcher_gone, birth.error_dir) {
+        private::remove(path);
+    }
+}

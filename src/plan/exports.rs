@@ -1,0 +1,164 @@
+//! The variables that workers find: one table, in the order in which `--dry-run` shows them.
+//!
+//! Names, values and the rule for what the user had exported are those of `fabric run` of lightning 2.6.6
+//! with torch 2.15. On purpose different: NODE_RANK is set, OMP_NUM_THREADS is divided by the workers, and
+//! what an outer launcher exported is taken out.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use super::worker::{Plan, World};
+use crate::topology::LocalRank;
+
+/// Who wins when the user has exported the variable, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rule {
+    Ours,
+    /// Also when it is set but empty.
+    Users,
+}
+
+type Value = Option<OsString>;
+
+/// Where a variable's value comes from.
+enum From {
+    /// The same for all workers.
+    Plan(fn(&Plan, &World) -> Value),
+    /// Different for each.
+    Worker(fn(&World, LocalRank) -> Value),
+}
+
+struct Export {
+    name: &'static str,
+    rule: Rule,
+    from: From,
+}
+
+const fn ours(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
+    Export { name, rule: Rule::Ours, from: From::Plan(value) }
+}
+
+const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
+    Export { name, rule: Rule::Users, from: From::Plan(value) }
+}
+
+const fn own(name: &'static str, value: fn(&World, LocalRank) -> Value) -> Export {
+    Export { name, rule: Rule::Ours, from: From::Worker(value) }
+}
+
+#[rustfmt::skip]
+const EXPORTS: &[Export] = &[
+    ours("LT_CLI_USED", |_, _| text(1)),
+    ours("LT_DEVICES", |plan, _| Some(plan.devices.clone())),
+    ours("LT_NUM_NODES", |plan, _| text(plan.num_nodes.value)),
+    ours("LT_ACCELERATOR", |plan, _| plan.accelerator.map(Into::into)),
+    ours("LT_STRATEGY", |plan, _| plan.strategy.map(Into::into)),
+    ours("LT_PRECISION", |plan, _| plan.precision.map(Into::into)),
+    ours("MASTER_ADDR", |plan, _| text(&plan.main_address.value)),
+    ours("MASTER_PORT", |_, world| text(world.port)),
+    own("RANK", |world, rank| text(world.first_rank + rank.0)),
+    own("LOCAL_RANK", |_, rank| text(rank)),
+    ours("WORLD_SIZE", |_, world| text(world.world_size)),
+    ours("LOCAL_WORLD_SIZE", |plan, _| text(plan.local_world_size.value)),
+    ours("GROUP_RANK", |plan, _| text(plan.node_rank.value)),
+    ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
+    ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
+    ours("ROLE_NAME", |_, _| text("default")),
+    own("ROLE_RANK", |world, rank| text(world.first_rank + rank.0)),
+    ours("ROLE_WORLD_SIZE", |_, world| text(world.world_size)),
+    ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
+    ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
+    ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
+    // Exactly `True` makes every worker a client of a store that the launcher serves.
+    ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("False")),
+    ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
+    own("TORCHELASTIC_ERROR_FILE", |world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
+    users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),
+    users("OMP_NUM_THREADS", |plan, _| text(threads(plan))),
+    // What importing Lightning and torch's compiler leave in the original's own environment.
+    ours("PYTORCH_NVML_BASED_CUDA_CHECK", |_, _| text(1)),
+    users("TORCHINDUCTOR_CACHE_DIR", |plan, _| Some(inductor_cache(plan).into())),
+];
+
+/// Set by a launcher for its workers and meaningless to ours, unless the table above sets them anew.
+const LAUNCHERS_OWN: &[&str] = &["NODE_RANK", "TORCHELASTIC_ERROR_FILE"];
+/// The same, but a user may have set them by hand: only LT_CLI_USED tells that a launcher did.
+const OUTER_LIGHTNING: &[&str] = &["LT_ACCELERATOR", "LT_STRATEGY", "LT_PRECISION"];
+
+/// Where this worker may write what made it fail, as torch's `record` does.
+pub(crate) fn error_file(world: &World, rank: LocalRank) -> Option<PathBuf> {
+    Some(world.error_dir.as_ref()?.join(format!("error_{rank}.json")))
+}
+
+impl Plan {
+    /// All variables that are the same for every worker: the user's, minus an outer launcher's, plus ours.
+    pub(crate) fn common_environment(&self, world: &World) -> Vec<(OsString, OsString)> {
+        let exported = self.common_exports(world);
+        let replaced = |name: &OsStr| {
+            exported.iter().any(|(it, _)| *it == name) || EXPORTS.iter().any(|it| it.is_own(name))
+        };
+        let kept = self.environ.iter().filter(|(name, _)| !replaced(name) && !self.is_outer(name));
+        let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        kept.chain(exported.iter().map(|(name, value)| ((*name).into(), value.clone()))).collect()
+    }
+
+    /// The variables that each worker has for itself.
+    pub(crate) fn own_environment(
+        &self,
+        world: &World,
+        rank: LocalRank,
+    ) -> Vec<(OsString, OsString)> {
+        let own = EXPORTS.iter().filter_map(|it| match it.from {
+            From::Worker(value) => Some((it.name.into(), value(world, rank)?)),
+            From::Plan(_) => None,
+        });
+        own.collect()
+    }
+
+    /// What we set for all workers, in the table's order.
+    pub(crate) fn common_exports(&self, world: &World) -> Vec<(&'static str, OsString)> {
+        let set = EXPORTS.iter().filter_map(|it| {
+            let From::Plan(value) = it.from else { return None };
+            let users = it.rule == Rule::Users && self.environ.get(it.name).is_some();
+            if users { None } else { Some((it.name, value(self, world)?)) }
+        });
+        set.collect()
+    }
+
+    /// Variables of the user's environment that workers do not get, as an outer launcher's.
+    pub(crate) fn removed(&self) -> Vec<&OsStr> {
+        let names = self.environ.iter().map(|(name, _)| name);
+        names.filter(|it| self.is_outer(it) && !EXPORTS.iter().any(|row| row.name == *it)).collect()
+    }
+
+    fn is_outer(&self, name: &OsStr) -> bool {
+        LAUNCHERS_OWN.iter().any(|it| *it == name)
+            || self.environ.get("LT_CLI_USED").is_some() && OUTER_LIGHTNING.iter().any(|it| *it == name)
+    }
+}
+
+impl Export {
+    fn is_own(&self, name: &OsStr) -> bool {
+        matches!(self.from, From::Worker(_)) && self.name == name
+    }
+}
+
+fn text(value: impl ToString) -> Value {
+    Some(value.to_string().into())
+}
+
+fn handled(plan: &Plan) -> String {
+    let names: Vec<String> = plan.settings.handled.iter().map(ToString::to_string).collect();
+    names.join(",")
+}
+
+/// The CPUs this launcher may use, shared out among its workers.
+fn threads(plan: &Plan) -> usize {
+    (plan.machine.cpus / plan.local_world_size.value.max(1) as usize).max(1)
+}
+
+/// As torch 2.15 names it (`torch/_inductor/runtime/cache_dir_utils.py`).
+fn inductor_cache(plan: &Plan) -> PathBuf {
+    let user: String = plan.machine.user.chars().map(|it| if r#"\/:*?"<>|"#.contains(it) { '_' } else { it }).collect();
+    plan.machine.temp.join(format!("torchinductor_{user}"))
+}

@@ -1,0 +1,64 @@
+//! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
+
+use std::path::PathBuf;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use crate::environ::Environ;
+
+/// Facts about the machine and the user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Machine {
+    /// CPUs this process may use: its affinity and its cgroup's quota, at least 1.
+    pub(crate) cpus: usize,
+    /// The name the kernel knows this node by; empty where it has none.
+    pub(crate) host: String,
+    /// The user's name as Python's `getpass.getuser()` finds it.
+    pub(crate) user: String,
+    /// How many processes this user may have (RLIMIT_NPROC), where there is a limit.
+    pub(crate) process_limit: Option<u64>,
+    /// Where temporary files go, as Python's `tempfile.gettempdir()` decides.
+    pub(crate) temp: PathBuf,
+}
+
+impl Machine {
+    pub(crate) fn look(environ: &Environ) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let host = nix::unistd::gethostname().ok().and_then(|it| it.into_string().ok());
+        Self {
+            cpus,
+            host: host.unwrap_or_default(),
+            user: user(environ),
+            process_limit: process_limit(),
+            temp: temp(environ),
+        }
+    }
+}
+
+fn user(environ: &Environ) -> String {
+    let named = ["LOGNAME", "USER", "LNAME", "USERNAME"].into_iter().find_map(|it| environ.text(it));
+    match named {
+        Some(name) => name.to_owned(),
+        None => {
+            let uid = nix::unistd::getuid();
+            let entry = nix::unistd::User::from_uid(uid).ok().flatten();
+            entry.map_or_else(|| uid.to_string(), |it| it.name)
+        }
+    }
+}
+
+fn process_limit() -> Option<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
+    (limit != RLIM_INFINITY).then_some(limit)
+}
+
+fn temp(environ: &Environ) -> PathBuf {
+    let named = ["TMPDIR", "TEMP", "TMP"].into_iter().filter_map(|it| environ.text(it));
+    let usual = ["/tmp", "/var/tmp", "/usr/tmp"];
+    let mut candidates = named.chain(usual).map(PathBuf::from);
+    candidates.find(|it| is_writable_directory(it)).unwrap_or_else(|| PathBuf::from("."))
+}
+
+fn is_writable_directory(path: &std::path::Path) -> bool {
+    path.is_dir() && nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+}

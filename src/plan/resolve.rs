@@ -1,0 +1,134 @@
+//! From what was asked and what is there to what will be done.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+
+use super::interpreter::Interpreter;
+use super::machine::Machine;
+use super::worker::{Plan, Settings};
+use crate::accelerator::Selection;
+use crate::cli::Request;
+use crate::cluster::Cluster;
+use crate::environ::Environ;
+use crate::integer::Integer;
+use crate::source::{Source, Sourced};
+use crate::topology::NodeRank;
+
+/// Where nodes meet when nobody says otherwise, as in the original.
+const DEFAULT_ADDRESS: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 29400;
+
+/// Everything that a plan is made from.
+pub(crate) struct Given<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) cluster: Cluster,
+    pub(crate) selection: Selection,
+    pub(crate) interpreter: Interpreter,
+    pub(crate) machine: Machine,
+    pub(crate) environ: Environ,
+}
+
+/// Decides. What the command line says wins over the cluster, and that over the defaults.
+///
+/// # Errors
+/// A number or an address that cannot be right, named with its value and its option.
+pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
+    let Given { request, cluster, selection, interpreter, machine, environ } = given;
+    let num_nodes = num_nodes(request, &cluster)?;
+    let node_rank = node_rank(request, &cluster, &num_nodes)?;
+    Ok(Plan {
+        arguments: arguments(request, &interpreter),
+        program: interpreter.path,
+        program_source: interpreter.source,
+        script: request.script.clone(),
+        cluster: cluster.name,
+        local_world_size: Sourced::new(selection.workers, request.devices.source.clone()),
+        main_address: main_address(request, &cluster)?,
+        main_port: main_port(request, &cluster)?,
+        num_nodes,
+        node_rank,
+        devices: request.devices.value.clone(),
+        accelerator: request.accelerator.map(|it| it.name()),
+        strategy: request.strategy,
+        precision: request.precision,
+        settings: Settings {
+            grace: request.shutdown_timeout.value,
+            linger: request.linger.value,
+            keep_daemons: request.keep_daemons,
+            handled: request.signals_to_handle.value.clone(),
+        },
+        isolate: request.isolate,
+        hints: selection.hint.into_iter().collect(),
+        environ,
+        machine,
+    })
+}
+
+/// `-u` as in the original: Python does not hold output back when it goes to a file or a pipe.
+fn arguments(request: &Request, interpreter: &Interpreter) -> Vec<OsString> {
+    let own = [interpreter.path.clone(), "-u".into(), request.script.clone()];
+    own.into_iter().chain(request.script_args.iter().cloned()).collect()
+}
+
+fn num_nodes(request: &Request, cluster: &Cluster) -> Result<Sourced<u32>> {
+    let Some(given) = &request.num_nodes else {
+        return Ok(cluster.num_nodes.clone().unwrap_or(Sourced::new(1, Source::Default)));
+    };
+    match number(given) {
+        Some(nodes @ 1..) => Ok(Sourced::new(nodes, Source::Flag("--num-nodes"))),
+        _ => bail!("`--num-nodes {}` is no number of nodes: give 1 or more", given.text),
+    }
+}
+
+fn node_rank(request: &Request, cluster: &Cluster, nodes: &Sourced<u32>) -> Result<Sourced<NodeRank>> {
+    let rank = match &request.node_rank {
+        Some(given) => match number(given) {
+            Some(rank) => Sourced::new(NodeRank(rank), Source::Flag("--node-rank")),
+            None => bail!("`--node-rank {}` is no rank: they count from 0", given.text),
+        },
+        None => cluster.node_rank.clone().unwrap_or(Sourced::new(NodeRank(0), Source::Default)),
+    };
+    if rank.value.0 < nodes.value {
+        return Ok(rank);
+    }
+    bail!(
+        "node rank {} ({}) does not fit {} node{} ({}): ranks go from 0 to {}",
+        rank.value,
+        rank.source,
+        nodes.value,
+        if nodes.value == 1 { "" } else { "s" },
+        nodes.source,
+        nodes.value - 1
+    )
+}
+
+/// The original takes word characters, dots, colons and dashes, and drops the brackets of an IPv6 address.
+fn main_address(request: &Request, cluster: &Cluster) -> Result<Sourced<String>> {
+    let Some(given) = &request.main_address else {
+        let default = Sourced::new(DEFAULT_ADDRESS.to_owned(), Source::Default);
+        return Ok(cluster.main_address.clone().unwrap_or(default));
+    };
+    let text = given.to_string_lossy();
+    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(&text);
+    let fits = |it: char| it.is_alphanumeric() || "_.:-".contains(it);
+    if bare.is_empty() || !bare.chars().all(fits) {
+        bail!("`--main-address {text}` is no host name or IP address");
+    }
+    Ok(Sourced::new(bare.to_owned(), Source::Flag("--main-address")))
+}
+
+fn main_port(request: &Request, cluster: &Cluster) -> Result<Sourced<u16>> {
+    let Some(given) = &request.main_port else {
+        let default = Sourced::new(DEFAULT_PORT, Source::Default);
+        return Ok(cluster.main_port.clone().unwrap_or(default));
+    };
+    match given.value.and_then(|it| u16::try_from(it).ok()) {
+        Some(port) => Ok(Sourced::new(port, Source::Flag("--main-port"))),
+        None => bail!("`--main-port {}` is no port: they go from 0 to 65535", given.text),
+    }
+}
+
+fn number(given: &Integer) -> Option<u32> {
+    u32::try_from(given.value?).ok()
+}

@@ -1,0 +1,72 @@
+//! The plan itself: what every worker of this node runs, and how the run is to be ended.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::machine::Machine;
+use crate::cli::Isolation;
+use crate::environ::Environ;
+use crate::source::Sourced;
+use crate::status::Signal;
+use crate::topology::NodeRank;
+
+/// What this node shall do, completely decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// What is executed: the Python interpreter.
+    pub(crate) program: OsString,
+    /// Where the interpreter was found, in words.
+    pub(crate) program_source: String,
+    /// The worker's argument list, its name for itself included.
+    pub(crate) arguments: Vec<OsString>,
+    /// As typed: also what reports call the run.
+    pub(crate) script: OsString,
+    /// What the user's environment was.
+    pub(crate) environ: Environ,
+    pub(crate) machine: Machine,
+    /// The cluster environment around us, by name.
+    pub(crate) cluster: &'static str,
+    /// Workers on this node.
+    pub(crate) local_world_size: Sourced<u32>,
+    pub(crate) num_nodes: Sourced<u32>,
+    pub(crate) node_rank: Sourced<NodeRank>,
+    /// As typed, but for the brackets of an IPv6 address.
+    pub(crate) main_address: Sourced<String>,
+    /// 0 means a free one; so does a default that is taken, on a single node.
+    pub(crate) main_port: Sourced<u16>,
+    /// The `--devices` text, verbatim.
+    pub(crate) devices: OsString,
+    pub(crate) accelerator: Option<&'static str>,
+    pub(crate) strategy: Option<&'static str>,
+    pub(crate) precision: Option<&'static str>,
+    pub(crate) settings: Settings,
+    pub(crate) isolate: Option<Isolation>,
+    /// Advice that costs nothing to follow, one line each.
+    pub(crate) hints: Vec<String>,
+}
+
+/// How a run is ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    /// Between the polite and the hard stop.
+    pub(crate) grace: Duration,
+    /// How long leftovers may live after success.
+    pub(crate) linger: Duration,
+    /// Leave what workers left behind after success alone.
+    pub(crate) keep_daemons: bool,
+    /// Signals that end the run in order; all others are passed on.
+    pub(crate) handled: Vec<Signal>,
+}
+
+/// What is known only once every node is there and the port is ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct World {
+    /// Global rank of this node's first worker.
+    pub(crate) first_rank: u32,
+    pub(crate) world_size: u32,
+    /// The port that workers meet at.
+    pub(crate) port: u16,
+    /// Where each worker may write its error file; `None` where no directory could be made.
+    pub(crate) error_dir: Option<PathBuf>,
+}

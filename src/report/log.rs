@@ -1,0 +1,29 @@
+//! The launcher's own log, for those who want to see what it does.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::reporter::colours_wanted;
+use crate::environ::Environ;
+
+/// The launcher's own log, on standard error: warnings, or what `-v`, `-q` and RUST_LOG ask for.
+pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
+    let level = match verbosity {
+        ..=-2 => LevelFilter::OFF,
+        -1 => LevelFilter::ERROR,
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        3.. => LevelFilter::TRACE,
+    };
+    let wanted = environ.text("RUST_LOG").and_then(|it| it.parse::<Targets>().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(level));
+    let colours = colours_wanted(environ) && io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours);
+    let lines = lines.without_time().with_target(false);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+}

@@ -1,0 +1,37 @@
+//! Names for processes that are only numbers so far.
+
+use sysinfo::{Pid as Number, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
+
+use crate::agent::Pid;
+
+/// More of a command line than this tells nobody anything.
+const ENOUGH: usize = 40;
+
+/// `pid 71 (sleep 70)` for each; the command is left out where it cannot be read.
+pub(crate) fn described(pids: &[Pid]) -> Vec<String> {
+    let numbers: Vec<_> = pids.iter().map(|it| Number::from_u32(*it as u32)).collect();
+    let system = System::new().ok().map(|mut system| {
+        let what = ProcessRefreshKind::nothing().with_cmd(UpdateKind::Always);
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&numbers), true, what);
+        system
+    });
+    let command = |number: Number| system.as_ref().and_then(|it| command(it, number));
+    let text = |number: &Number| match command(*number) {
+        Some(command) => format!("pid {number} ({command})"),
+        None => format!("pid {number}"),
+    };
+    numbers.iter().map(text).collect()
+}
+
+fn command(system: &System, number: Number) -> Option<String> {
+    let words = system.process(number)?.cmd().iter().map(|it| it.to_string_lossy());
+    let text = words.collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then(|| shortened(&text))
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= ENOUGH {
+        return text.to_owned();
+    }
+    text.chars().take(ENOUGH - 3).chain("...".chars()).collect()
+}
