@@ -7,7 +7,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::kind::Kind;
-use super::options::{OPTIONS, Opt, Section};
+use super::opt::{Opt, Section};
+use super::options::OPTIONS;
 use super::usage::Form;
 
 /// The original lists its options first; what only we have stands apart.
@@ -182,7 +183,7 @@ fn arg(opt: &'static Opt) -> Arg {
         arg = arg.help_heading(OWN_HEADING);
     }
     if opt.kind.takes_value() {
-        arg = arg.value_name(opt.value_name).value_hint(ValueHint::Other);
+        arg = arg.value_name(opt.value_name).value_hint(completion(opt));
     }
     match opt.kind {
         Kind::Help => arg.action(ArgAction::Help),
@@ -191,8 +192,17 @@ fn arg(opt: &'static Opt) -> Arg {
         Kind::Choice(names, _) => arg
             .value_parser(PossibleValuesParser::new(names))
             .hide_possible_values(true),
-        Kind::Text(_) if opt.value_name == "PATH" => arg.value_hint(ValueHint::AnyPath),
         _ => arg,
+    }
+}
+
+/// What a shell completes a value with.
+fn completion(opt: &Opt) -> ValueHint {
+    match opt.value_name {
+        "PATH" => ValueHint::AnyPath,
+        "FILE" => ValueHint::FilePath,
+        "DIR" => ValueHint::DirPath,
+        _ => ValueHint::Other,
     }
 }
 

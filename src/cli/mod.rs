@@ -7,6 +7,7 @@ mod repr;
 mod similar;
 mod request;
 mod kind;
+mod opt;
 mod options;
 mod usage;
 mod commands;

@@ -17,7 +17,8 @@ use crate::source::Source;
 
 use super::hint::{self, Look};
 use super::kind::Kind;
-use super::options::{OPTIONS, Opt, Section};
+use super::opt::{Opt, Section};
+use super::options::{self, OPTIONS};
 use super::repr::repr_path;
 use super::request::Request;
 use super::script::ScriptFile;
@@ -134,7 +135,7 @@ fn long_option(
     let mut halves = bytes.splitn(2, |it| *it == b'=');
     let typed = std::str::from_utf8(halves.next()?).ok()?;
     let inline = halves.next().map(|it| OsString::from_vec(it.to_vec()));
-    let opt = Opt::named(typed)?;
+    let opt = options::named(typed)?;
     (before_script || opt.section == Section::Original).then_some((opt, typed, inline))
 }
 
@@ -144,7 +145,7 @@ fn short_options(word: &OsStr) -> Option<Vec<&'static Opt>> {
         .to_str()?
         .strip_prefix('-')
         .filter(|it| !it.is_empty())?;
-    letters.chars().map(Opt::abbreviated).collect()
+    letters.chars().map(options::abbreviated).collect()
 }
 
 fn value_of(
@@ -419,7 +420,7 @@ mod tests {
             let theirs = |word: &OsString| {
                 let name = word.as_bytes().split(|it| *it == b'=').next().unwrap_or_default();
                 let name = std::str::from_utf8(name).unwrap_or_default();
-                word == "--" || Opt::named(name).is_some_and(|it| it.section == Section::Original)
+                word == "--" || options::named(name).is_some_and(|it| it.section == Section::Original)
             };
             let args: Vec<OsString> = args.into_iter().filter(|it| !theirs(it)).collect();
             let words = std::iter::once(OsString::from("t.py")).chain(args.clone());
