@@ -2,6 +2,7 @@
 
 mod harness;
 mod tidy;
+mod cli;
 mod accelerator;
 mod examples;
 mod failure;
