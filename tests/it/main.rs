@@ -6,3 +6,4 @@ mod cli;
 mod accelerator;
 mod examples;
 mod failure;
+mod ports;
