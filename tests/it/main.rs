@@ -2,7 +2,9 @@
 
 mod harness;
 mod tidy;
+mod cli;
 mod accelerator;
 mod examples;
 mod failure;
 mod hostlist;
+mod ports;
