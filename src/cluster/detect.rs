@@ -243,3 +243,64 @@ fn read(engine: &Engine, s: &Surroundings) -> Result<Cluster> {
         format!("use the variables of `--cluster {choice}` (`--cluster none` ignores them)")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Asked;
+    use super::*;
+    use crate::environ::Environ;
+
+    const STEP: [(&str, &str); 9] = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_STEP_NUM_NODES", "1"),
+        ("SLURM_STEP_NUM_TASKS", "1"),
+        ("SLURM_STEP_TASKS_PER_NODE", "1"),
+        ("FABRIC_CLUSTER_MAP", "num_nodes=N"),
+    ];
+
+    fn found(choice: Option<&str>, map: Option<&str>, environ: &[(&str, &str)]) -> String {
+        let environ: Environ = environ.iter().copied().collect();
+        let asked = Asked {
+            cluster: choice,
+            cluster_map: map,
+            ..Asked::default()
+        };
+        let found = detect(&Surroundings {
+            environ: &environ,
+            asked: &asked,
+            hostname: "here",
+            pid: 1,
+            cpus: (1, 1),
+            read: &|_| Err("no files".to_owned()),
+        });
+        found.map_or_else(|it| format!("{it:#}"), |it| it.name.to_owned())
+    }
+
+    #[test]
+    fn a_choice_wins_over_a_map_and_a_map_over_the_engine() {
+        assert_eq!(found(None, None, &STEP[..8]), "Slurm");
+        assert_eq!(found(Some("auto"), None, &STEP[..8]), "Slurm");
+        assert_eq!(found(Some("none"), Some("x"), &STEP), "plain machine");
+        assert_eq!(found(Some("slurm"), None, &STEP), "Slurm");
+        let map = "num_nodes=SLURM_STEP_NUM_NODES";
+        assert_eq!(found(None, Some(map), &STEP), "custom cluster");
+        let missing = "use `FABRIC_CLUSTER_MAP`: the map's `num_nodes`: `N` is not set";
+        assert_eq!(found(None, None, &STEP), missing);
+    }
+
+    #[test]
+    fn a_choice_that_cannot_be_is_refused() {
+        let why = found(Some("slrum"), None, &STEP);
+        assert!(
+            why.starts_with("`--cluster` is `slrum`, none of auto, none, flux, "),
+            "{why}"
+        );
+        let why = "`--cluster` is `pals`, but its variables are not set: \
+                   PALS_RANKID and PALS_NODEID";
+        assert_eq!(found(Some("pals"), None, &STEP), why);
+    }
+}

@@ -210,3 +210,86 @@ fn is_here(host: &str, hostname: &str) -> Result<bool> {
     });
     Ok(own.any(|it| it == address))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+
+    /// A process manager of one line for each command.
+    fn manager(answers: &'static [&str]) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        thread::spawn(move || {
+            let mut commands = BufReader::new(theirs.try_clone().unwrap()).lines();
+            for answer in answers {
+                assert!(commands.next().is_some());
+                (&theirs).write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        ours
+    }
+
+    fn asked(descriptor: RawFd) -> Cluster {
+        let environ = [
+            ("PMI_RANK", "2"),
+            ("PMI_SIZE", "4"),
+            ("MPI_LOCALRANKID", "0"),
+            ("MPI_LOCALNRANKS", "2"),
+        ];
+        let environ = environ.into_iter().collect();
+        let surroundings = super::super::surroundings::Surroundings {
+            environ: &environ,
+            asked: &super::super::facts::Asked::default(),
+            hostname: "here",
+            pid: 1,
+            cpus: (1, 1),
+            read: &|_| Err("no files".to_owned()),
+        };
+        let mut cluster = mpi::read_hydra(&surroundings).unwrap();
+        cluster.inquiry = Some(Inquiry::Pmi { descriptor });
+        ask(&mut cluster, &environ, "here");
+        cluster
+    }
+
+    #[test]
+    fn the_process_manager_tells_where_rank_0_runs() {
+        let manager = manager(&[
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+            "cmd=my_kvsname kvsname=kvs_1\n",
+            "cmd=barrier_out\n",
+            "cmd=get_result rc=0 msg=success value=host1\n",
+            "cmd=get_result rc=0 msg=success value=(vector,(0,2,2))\n",
+            "cmd=finalize_ack\n",
+        ]);
+        let cluster = asked(manager.as_raw_fd());
+        assert_eq!(cluster.unanswered, None);
+        assert_eq!(cluster.main_address.unwrap().value, "host1");
+        assert_eq!(cluster.node_rank.unwrap().value.0, 1);
+        assert_eq!(cluster.main_port.unwrap().value, port::of_name("kvs_1"));
+    }
+
+    #[test]
+    fn a_failed_command_is_remembered() {
+        let manager = manager(&[
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+            "cmd=my_kvsname rc=-1\n",
+        ]);
+        let why = asked(manager.as_raw_fd()).unanswered.unwrap();
+        assert!(
+            why.starts_with("PMI: `cmd=get_my_kvsname` was answered by"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_left_over_descriptor_is_left_alone() {
+        let file = File::open("/dev/null").unwrap();
+        let why = asked(file.as_raw_fd()).unanswered.unwrap();
+        assert!(why.ends_with("which is no socket"), "{why}");
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+}

@@ -201,3 +201,17 @@ fn host_of(get: Get, process: &Process) -> Result<String> {
     let name: CString = unsafe { CStr::from_ptr(value.string) }.to_owned();
     Ok(format!("{}\n", name.to_string_lossy()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_a_line_for_each_rank() {
+        assert_eq!(parse("a\nb\na\n", 3).unwrap(), ["a", "b", "a"]);
+        let short = parse("a\n", 2).unwrap_err();
+        assert_eq!(short.to_string(), "no answer from `libpmix`");
+        let why = parse(" PMIx_Init says -25", 1).unwrap_err();
+        assert_eq!(why.to_string(), "PMIx_Init says -25");
+    }
+}

@@ -6,6 +6,5 @@ mod cli;
 mod accelerator;
 mod examples;
 mod failure;
-mod cluster_engines;
 mod hostlist;
 mod ports;
