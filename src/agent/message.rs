@@ -88,6 +88,7 @@ impl Stamped {
             Event::Paused => (7, 0, 0, 0),
             Event::Done => (8, 0, 0, 0),
             Event::Lingering => (9, 0, 0, 0),
+            Event::Heard => (10, 0, 0, 0),
         };
         record(kind, c, a, b, at)
     }
@@ -121,6 +122,7 @@ impl Stamped {
             7 => Event::Paused,
             8 => Event::Done,
             9 => Event::Lingering,
+            10 => Event::Heard,
             _ => return None,
         };
         let at = u64::from_ne_bytes(bytes[16..24].try_into().ok()?);
@@ -171,9 +173,8 @@ fn status(kind: u32, value: u32) -> Option<Status> {
 }
 
 fn step(field: u32) -> Option<Step> {
-    [Step::Process, Step::Setup, Step::Exec]
-        .into_iter()
-        .find(|it| *it as u32 == field)
+    let steps = [Step::Process, Step::Setup, Step::Exec, Step::Isolation];
+    steps.into_iter().find(|it| *it as u32 == field)
 }
 
 fn why(kind: u32, value: u32) -> Option<Why> {
@@ -211,11 +212,13 @@ mod tests {
             errno: 11,
             step: Step::Process,
         });
-        check(Event::NotStarted {
-            worker,
-            errno: 2,
-            step: Step::Exec,
-        });
+        for step in [Step::Setup, Step::Exec, Step::Isolation] {
+            check(Event::NotStarted {
+                worker,
+                errno: 2,
+                step,
+            });
+        }
         let killed = Status::Signal {
             signal: Signal::KILL,
             core: false,
@@ -251,7 +254,8 @@ mod tests {
             pid: 78,
             state: b'D',
         });
-        for event in [Event::Killing, Event::Lingering, Event::Paused, Event::Done] {
+        check(Event::Killing);
+        for event in [Event::Lingering, Event::Paused, Event::Heard, Event::Done] {
             check(event);
         }
     }

@@ -102,7 +102,7 @@ impl Outcome {
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
-            Event::Left { .. } | Event::Lingering | Event::Paused => {}
+            Event::Left { .. } | Event::Lingering | Event::Paused | Event::Heard => {}
         }
     }
 

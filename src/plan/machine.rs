@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-
 use crate::environ::Environ;
 
 /// Facts about the machine and the user.
@@ -17,8 +15,6 @@ pub(crate) struct Machine {
     pub(crate) host: String,
     /// The user's name as Python's `getpass.getuser()` finds it.
     pub(crate) user: String,
-    /// How many processes this user may have (RLIMIT_NPROC), where there is a limit.
-    pub(crate) process_limit: Option<u64>,
     /// Where temporary files go, as Python's `tempfile.gettempdir()` decides.
     pub(crate) temp: PathBuf,
 }
@@ -34,7 +30,6 @@ impl Machine {
             online_cpus: online_cpus().unwrap_or(cpus),
             host: host.unwrap_or_default(),
             user: user(environ),
-            process_limit: process_limit(),
             temp: temp(environ),
         }
     }
@@ -60,11 +55,6 @@ fn online_cpus() -> Option<usize> {
         .ok()
         .flatten()
         .and_then(|it| usize::try_from(it).ok())
-}
-
-fn process_limit() -> Option<u64> {
-    let (limit, _) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
-    (limit != RLIM_INFINITY).then_some(limit)
 }
 
 fn temp(environ: &Environ) -> PathBuf {

@@ -137,6 +137,7 @@ impl Summary<'_> {
         for (pid, state) in &self.outcome.stuck {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
+                b'Z' => "dead, but a debugger holds it".to_owned(),
                 state => format!("state {}", char::from(*state)),
             };
             let line = format!("pid {pid} survived SIGKILL ({state})");
