@@ -4,4 +4,6 @@ mod harness;
 mod tidy;
 mod accelerator;
 mod examples;
+mod exports;
+mod peer_env;
 mod failure;
