@@ -52,7 +52,7 @@ def receive(peer, form):
 
 # The store's protocol (torch 2.2 and later): a greeting, then commands; texts follow their length.
 GREETING = struct.pack("=BI", 0, 0x3C85F7CE)
-SET, GET, WAIT_FOR_ONE = b"\1", b"\3", struct.pack("=BQ", 5, 1)
+SET, GET, WAIT_FOR_ONE = b"\1", b"\3", struct.pack("=BQ", 6, 1)
 
 
 def counted(text):

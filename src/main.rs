@@ -26,6 +26,7 @@ use cli::{Command, Request};
 use cluster::Cluster;
 use environ::Environ;
 use plan::{Files, Given, Interpreter, Machine, Plan};
+use topology::NodeRank;
 
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
@@ -72,15 +73,21 @@ fn launch(
         report::say(&plan::describe(&plan));
         return Ok(Exit::Code(0));
     }
-    let start = Start {
-        inherited,
-        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
-        port: plan.main_port.value,
-    };
     let mut reporter =
         report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
     reporter.give_hints();
-    let outcome = agent::run(&plan, &start, &mut |it| reporter.hear(it))?;
+    let hosted = (plan.node_rank.value == NodeRank(0))
+        .then(|| agent::host(&plan))
+        .transpose()?;
+    if let Some(hosted) = &hosted {
+        reporter.tell_port(hosted);
+    }
+    let start = Start {
+        inherited,
+        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
+        server: hosted.map(|it| it.server),
+    };
+    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())
 }

@@ -28,10 +28,12 @@ mod private;
 mod spawn;
 mod guardian;
 mod ward;
+mod host;
 mod run;
 
 pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
+pub(crate) use host::{Hosted, host};
 pub(crate) use message::Stamped;
 pub(crate) use outcome::{End, Exit, Outcome, Record, Refusal};
 pub(crate) use run::{Start, run};

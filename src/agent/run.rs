@@ -17,6 +17,7 @@ use super::signals::{Inbox, Inherited};
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Birth, Heard, Ward};
 use crate::plan::{Plan, World, error_file as error_path};
+use crate::rendezvous::Server;
 use crate::status::Signal;
 use crate::topology::LocalRank;
 
@@ -28,9 +29,12 @@ pub(crate) struct Start<'a> {
     pub(crate) inherited: &'a Inherited,
     /// Length in bytes of our argument area, see [`linux::rename_process`].
     pub(crate) argument_bytes: usize,
-    /// The port that workers meet at.
-    pub(crate) port: u16,
+    /// The store, where this node hosts it.
+    pub(crate) server: Option<Server>,
 }
+
+/// After this long without a sign of life a client of the store counts as gone.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the plan to its end. `hear` is told every event as it comes.
 ///
@@ -38,7 +42,7 @@ pub(crate) struct Start<'a> {
 /// The system refused what a run needs before there was a worker; the text says what.
 pub(crate) fn run(
     plan: &Plan,
-    start: &Start<'_>,
+    start: Start<'_>,
     hear: &mut dyn FnMut(&Stamped),
 ) -> Result<Outcome> {
     let mut inbox = Inbox::open(start.inherited, &plan.settings.handled)
@@ -62,11 +66,21 @@ pub(crate) fn run(
     let workers = plan.local_world_size.value;
     let first_rank = workers * plan.node_rank.value.0;
     let world_size = workers * plan.num_nodes.value;
+    let port = start
+        .server
+        .as_ref()
+        .map_or(plan.main_port.value, Server::local_port);
     ward.tell(Command::Begin {
         first_rank,
         world_size,
-        port: start.port,
+        port,
     });
+    // Workers that come before the thread runs wait in the kernel's queue.
+    let store = start
+        .server
+        .map(|it| it.serve(PATIENCE))
+        .transpose()
+        .context("failed to serve the store")?;
     let mut launcher = Launcher {
         inbox,
         ward,
@@ -75,10 +89,11 @@ pub(crate) fn run(
     };
     launcher.watch();
     launcher.conclude(&strangers);
+    drop(store);
     let world = World {
         first_rank,
         world_size,
-        port: start.port,
+        port,
         error_dir: birth.error_dir.map(Into::into),
     };
     let outcome = launcher

@@ -7,7 +7,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::kind::Kind;
-use super::options::{OPTIONS, Opt, Section};
+use super::opt::{Opt, Section};
+use super::options::OPTIONS;
 use super::usage::Form;
 
 /// The original lists its options first; what only we have stands apart.
@@ -15,6 +16,12 @@ const OWN_HEADING: &str = "Options of fabric's own (only before SCRIPT)";
 
 const HELP_TEMPLATE: &str =
     "{usage-heading} {usage}\n\n{about-with-newline}\n{all-args}{after-help}";
+
+const RUN_LONG: &str = "\
+Run a Lightning Fabric script, once per device.
+
+SCRIPT is the path of a Python script. SCRIPT_ARGS are its arguments, passed on byte for byte; \
+to pass one that has the name of an option below, put -- before it.";
 
 /// `fabric` with all its commands; help is at most `width` columns wide.
 pub(super) fn root(width: usize) -> Command {
@@ -48,17 +55,20 @@ pub(super) fn names() -> Vec<String> {
 
 /// `fabric --help`.
 pub(super) fn group_help(width: usize) -> String {
-    root(width).render_long_help().to_string()
+    root(width).render_help().to_string()
 }
 
 /// `fabric run --help`.
 pub(super) fn run_help(width: usize) -> String {
-    let mut root = root(width);
+    let mut run = built_run(root(width)).about(RUN_LONG);
+    run.render_help().to_string()
+}
+
+/// `run` as a part of `root`, with what it inherits from there.
+fn built_run(mut root: Command) -> Command {
     root.build();
-    let run = root
-        .find_subcommand_mut("run")
-        .expect("the table above has it");
-    run.render_long_help().to_string()
+    let run = root.find_subcommand("run");
+    run.expect("root has it").clone()
 }
 
 /// A script that completes `fabric` in a shell.
@@ -70,38 +80,40 @@ pub(super) fn completion_script(shell: Shell) -> String {
 
 /// The manual page, troff for man(1): `fabric run` with all its options, then the other commands.
 pub(super) fn man_page() -> String {
-    let mut root = root(0);
-    root.build();
-    let run = root
-        .find_subcommand("run")
-        .expect("the table above has it")
-        .clone();
-    let (group, run) = (Man::new(root), Man::new(run));
+    let (group, run) = (Man::new(root(0)), Man::new(built_run(root(0))));
     let mut page = Vec::new();
+    let title = group.render_title(&mut page);
+    // Names of options and variables stay whole.
+    page.extend_from_slice(b".nh\n");
     let sections = [
-        group.render_title(&mut page),
+        title,
         group.render_name_section(&mut page),
         run.render_synopsis_section(&mut page),
         run.render_description_section(&mut page),
         run.render_options_section(&mut page),
-        group.render_subcommands_section(&mut page),
-        group.render_version_section(&mut page),
     ];
     debug_assert!(
         sections.iter().all(Result::is_ok),
         "memory takes all writes"
     );
-    String::from_utf8_lossy(&page).into_owned()
+    String::from_utf8_lossy(&page).into_owned() + &man_commands()
+}
+
+/// clap_mangen would refer to a page for each command, which nobody installs.
+fn man_commands() -> String {
+    let mut text = String::from(".SH COMMANDS\n");
+    for it in root(0).get_subcommands() {
+        let about = it.get_about().map(ToString::to_string).unwrap_or_default();
+        let about = about.replace('-', "\\-");
+        text.push_str(&format!(".TP\n\\fBfabric {}\\fR\n{about}\n", it.get_name()));
+    }
+    text
 }
 
 fn run() -> Command {
     Command::new("run")
         .about("Run a Lightning Fabric script, once per device")
-        .long_about(
-            "Run a Lightning Fabric script, once per device.\n\n\
-             SCRIPT is the path of a Python script. SCRIPT_ARGS are its arguments, passed on byte for byte; \
-             to pass one that has the name of an option below, put -- before it.",
-        )
+        .long_about(RUN_LONG)
         .override_usage(Form::Run.synopsis())
         .arg(
             Arg::new("script")
@@ -167,48 +179,133 @@ fn arg(opt: &'static Opt) -> Arg {
     if let Some(short) = opt.short {
         arg = arg.short(short);
     }
-    if let Some(default) = opt.default {
-        arg = arg.default_value(default);
-    }
     if opt.section == Section::Own {
         arg = arg.help_heading(OWN_HEADING);
     }
     if opt.kind.takes_value() {
-        arg = arg.value_name(opt.value_name);
+        arg = arg.value_name(opt.value_name).value_hint(completion(opt));
     }
     match opt.kind {
         Kind::Help => arg.action(ArgAction::Help),
         Kind::Flag(_) => arg.action(ArgAction::SetTrue),
         Kind::Count(_) => arg.action(ArgAction::Count),
-        Kind::Choice(names, _) => arg.value_parser(PossibleValuesParser::new(names)),
-        Kind::Text(_) if opt.value_name == "PATH" => arg.value_hint(ValueHint::AnyPath),
-        Kind::Text(_) => arg.value_hint(ValueHint::Other),
-        Kind::Integer(_) | Kind::Seconds(_) | Kind::Signals(_) => arg.value_hint(ValueHint::Other),
+        Kind::Choice(names, _) => arg
+            .value_parser(PossibleValuesParser::new(names))
+            .hide_possible_values(true),
+        _ => arg,
     }
 }
 
-/// The help with what clap does not know: second spellings, and variables, which are ours to read.
+/// What a shell completes a value with.
+fn completion(opt: &Opt) -> ValueHint {
+    match opt.value_name {
+        "PATH" => ValueHint::AnyPath,
+        "FILE" => ValueHint::FilePath,
+        "DIR" => ValueHint::DirPath,
+        _ => ValueHint::Other,
+    }
+}
+
+/// The help with all that the row says: clap would give each its own paragraph, and does not know variables.
 fn help_text(opt: &Opt) -> String {
     let mut text = opt.help.to_owned();
-    if let (Section::Original, Some(second)) = (opt.section, opt.underscored()) {
-        text.push_str(&format!(" [also: --{second}]"));
+    let mut note = |about: &str, what: &str| text.push_str(&format!(" [{about}: {what}]"));
+    if let Kind::Choice(names, _) = opt.kind {
+        note("choices", &names.join(", "));
     }
-    let names = opt.variable_names();
-    if !names.is_empty() {
-        text.push_str(&format!(" [variables: {}]", names.join(", ")));
+    if let Some(default) = opt.default {
+        note("default", default);
+    }
+    if let (Section::Original, Some(second)) = (opt.section, opt.underscored()) {
+        note("also", &format!("--{second}"));
+    }
+    match opt.variable_names().as_slice() {
+        [] => {}
+        [one] => note("variable", one),
+        several => note("variables", &several.join(", ")),
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::process::{Command as Process, Stdio};
+    use std::process::Command as Process;
 
     use super::*;
 
     #[test]
     fn clap_finds_no_fault_with_the_table() {
         root(78).debug_assert();
+    }
+
+    #[test]
+    fn help_tells_every_option_its_default_and_its_variables_in_78_columns() {
+        let help = run_help(78);
+        let squeezed = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for opt in OPTIONS {
+            assert!(squeezed.contains(opt.flag), "{}", opt.flag);
+            let default = opt.default.map(|it| format!("[default: {it}]"));
+            assert!(
+                default.is_none_or(|it| squeezed.contains(&it)),
+                "{}",
+                opt.flag
+            );
+            let known = |it: &String| squeezed.contains(it.as_str());
+            assert!(opt.variable_names().iter().all(known), "{}", opt.flag);
+        }
+        assert!(help.lines().all(|it| it.chars().count() <= 78), "{help}");
+        let (originals, own) = help.split_once(OWN_HEADING).unwrap();
+        assert!(originals.contains("--devices") && !originals.contains("--dry-run"));
+        assert!(own.contains("--dry-run") && !own.contains("--devices"));
+    }
+
+    #[test]
+    fn help_of_the_group_names_every_command() {
+        let help = group_help(78);
+        assert!(help.starts_with("Usage: fabric [OPTIONS] COMMAND [ARGS]...\n"));
+        for name in names() {
+            assert!(help.contains(&format!("\n  {name} ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_man_page_has_every_option() {
+        let page = man_page().replace("\\-", "-");
+        for opt in OPTIONS {
+            assert!(page.contains(opt.flag), "{}", opt.flag);
+        }
+        assert!(page.contains("fabric completions") && !page.contains("fabric-run(1)"));
+    }
+
+    #[test]
+    fn zsh_and_fish_scripts_know_options_and_choices() {
+        for shell in [Shell::Zsh, Shell::Fish] {
+            let script = completion_script(shell);
+            for word in ["shutdown-timeout", "deepspeed_stage_2", "consolidate"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn bash_completes_options_and_choices() {
+        let complete = |words: &str, last: &str, before: &str| {
+            let script = completion_script(Shell::Bash);
+            let ask = format!(
+                "{script}\nCOMP_WORDS=({words}) COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))\n\
+                 _fabric fabric '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\""
+            );
+            let output = Process::new("bash").args(["-c", &ask]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(
+            complete("fabric run --acc", "--acc", "run"),
+            "--accelerator"
+        );
+        assert_eq!(
+            complete("fabric run --strategy fs", "fs", "--strategy"),
+            "fsdp"
+        );
+        assert_eq!(complete("fabric comp", "comp", "fabric"), "completions");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::options::{OPTIONS, Opt};
+use super::options::{self, OPTIONS};
 use super::script::ScriptFile;
 use super::similar::close_matches;
 
@@ -53,7 +53,8 @@ pub(super) fn unknown_command(word: &OsStr, look: Look) -> Option<String> {
 
 /// For an option that stands before the command.
 pub(super) fn before_command(name: &str) -> Option<String> {
-    Opt::named(name).map(|_| format!("`{name}` goes after the command: `fabric run {name} ...`"))
+    options::named(name)
+        .map(|_| format!("`{name}` goes after the command: `fabric run {name} ...`"))
 }
 
 fn misplaced_option(text: &str) -> String {

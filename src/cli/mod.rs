@@ -7,6 +7,7 @@ mod repr;
 mod similar;
 mod request;
 mod kind;
+mod opt;
 mod options;
 mod usage;
 mod commands;
@@ -19,8 +20,3 @@ pub(crate) use parse::{Command, parse};
 pub(crate) use request::{Isolation, Request};
 pub(crate) use script::look_at;
 pub(crate) use usage::EXIT_USAGE;
-
-/// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
-#[cfg(test)]
-#[path = "../../tests/peer/click.rs"]
-mod click;

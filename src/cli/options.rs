@@ -5,33 +5,9 @@
 //! working command line changes its meaning.
 
 use super::kind::Kind;
+use super::opt::{Opt, original, own};
 use super::request::Isolation;
 use crate::accelerator::Accelerator;
-
-/// One option.
-pub(super) struct Opt {
-    /// Long name with its dashes; where words are parted by `-`, `_` is understood too.
-    pub(super) flag: &'static str,
-    pub(super) short: Option<char>,
-    pub(super) kind: Kind,
-    /// What stands for the value in `--help`.
-    pub(super) value_name: &'static str,
-    pub(super) help: &'static str,
-    /// What holds when neither the command line nor a variable says anything.
-    pub(super) default: Option<&'static str>,
-    /// Variables of other programs that set it; its own variable wins over them, and they win in this order.
-    pub(super) variables: &'static [&'static str],
-    pub(super) section: Section,
-}
-
-/// Whose option it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Section {
-    /// The original's: known anywhere on the command line up to `--`.
-    Original,
-    /// Ours: known only before the script.
-    Own,
-}
 
 /// Every option, in the order of `--help`.
 pub(super) static OPTIONS: &[Opt] = &[
@@ -125,90 +101,15 @@ const PRECISIONS: &[&str] = &[
     "bf16",
 ];
 
-impl Opt {
-    /// The option of a long name as typed, such as `--num_nodes`.
-    pub(super) fn named(typed: &str) -> Option<&'static Self> {
-        let name = typed.strip_prefix("--")?.replace('_', "-");
-        OPTIONS.iter().find(|it| it.name() == name)
-    }
-
-    /// The option of a short name.
-    pub(super) fn abbreviated(short: char) -> Option<&'static Self> {
-        OPTIONS.iter().find(|it| it.short == Some(short))
-    }
-
-    /// The long name without its dashes.
-    pub(super) fn name(&self) -> &'static str {
-        &self.flag[2..]
-    }
-
-    /// The second spelling, without dashes in front, of a name of several words.
-    pub(super) fn underscored(&self) -> Option<String> {
-        let name = self.name();
-        name.contains('-').then(|| name.replace('-', "_"))
-    }
-
-    /// How an error names the option: click lists all spellings that were declared.
-    pub(super) fn label(&self) -> String {
-        match self.underscored() {
-            Some(second) if self.section == Section::Original => {
-                format!("'{}' / '--{second}'", self.flag)
-            }
-            _ => format!("'{}'", self.flag),
-        }
-    }
-
-    /// The variables that set it, the strongest first. The original's options have none.
-    pub(super) fn variable_names(&self) -> Vec<String> {
-        let own = format!("FABRIC_{}", self.name().replace('-', "_").to_uppercase());
-        let own = (self.section == Section::Own).then_some(own);
-        let others = self.variables.iter().map(|it| (*it).to_owned());
-        own.into_iter().chain(others).collect()
-    }
-
-    const fn value(mut self, name: &'static str) -> Self {
-        self.value_name = name;
-        self
-    }
-
-    const fn help(mut self, text: &'static str) -> Self {
-        self.help = text;
-        self
-    }
-
-    const fn short(mut self, name: char) -> Self {
-        self.short = Some(name);
-        self
-    }
-
-    const fn default(mut self, text: &'static str) -> Self {
-        self.default = Some(text);
-        self
-    }
-
-    const fn variables(mut self, names: &'static [&'static str]) -> Self {
-        self.variables = names;
-        self
-    }
+/// The option of a long name as typed, such as `--num_nodes`.
+pub(super) fn named(typed: &str) -> Option<&'static Opt> {
+    let name = typed.strip_prefix("--")?.replace('_', "-");
+    OPTIONS.iter().find(|it| it.name() == name)
 }
 
-const fn original(flag: &'static str, kind: Kind) -> Opt {
-    Opt {
-        flag,
-        short: None,
-        kind,
-        value_name: "",
-        help: "",
-        default: None,
-        variables: &[],
-        section: Section::Original,
-    }
-}
-
-const fn own(flag: &'static str, kind: Kind) -> Opt {
-    let mut opt = original(flag, kind);
-    opt.section = Section::Own;
-    opt
+/// The option of a short name.
+pub(super) fn abbreviated(short: char) -> Option<&'static Opt> {
+    OPTIONS.iter().find(|it| it.short == Some(short))
 }
 
 #[cfg(test)]
@@ -259,7 +160,7 @@ mod tests {
 
     #[test]
     fn both_spellings_name_the_option() {
-        let flag = |typed| Opt::named(typed).map(|it| it.flag);
+        let flag = |typed| named(typed).map(|it| it.flag);
         assert_eq!(flag("--num_nodes"), Some("--num-nodes"));
         assert_eq!(flag("--num-nodes"), Some("--num-nodes"));
         assert_eq!(flag("--dry_run"), Some("--dry-run"));
@@ -270,7 +171,7 @@ mod tests {
 
     #[test]
     fn own_options_have_a_variable_of_their_own() {
-        let names = |flag| Opt::named(flag).unwrap().variable_names();
+        let names = |flag| named(flag).unwrap().variable_names();
         assert_eq!(names("--devices"), [""; 0]);
         assert_eq!(
             names("--shutdown-timeout"),

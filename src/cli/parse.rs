@@ -69,7 +69,7 @@ fn help_width(environ: &Environ, terminal: Option<usize>) -> usize {
     let columns = environ.text("COLUMNS").and_then(Integer::parse);
     let columns = columns.and_then(|it| usize::try_from(it.value?).ok());
     let columns = columns.filter(|it| *it > 0).or(terminal).unwrap_or(80);
-    (columns.min(80) - 2).max(50)
+    columns.clamp(52, 80) - 2
 }
 
 /// Takes the options before the command away; the text to show, when one of them asks for it.
@@ -185,20 +185,137 @@ fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Comman
     }))
 }
 
+/// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
+#[cfg(test)]
+#[path = "../../tests/peer/click.rs"]
+mod click;
+
 #[cfg(test)]
 mod tests {
     use super::super::script::ScriptFile;
     use super::*;
 
-    fn words(line: &str) -> Vec<OsString> {
-        line.split_whitespace().map(OsString::from).collect()
+    const USAGE: &str = "Usage: fabric [OPTIONS] COMMAND [ARGS]...\n\
+                         Try 'fabric --help' for help.\n\nError: ";
+
+    fn parse_line(line: &str) -> Result<Command, Usage> {
+        let look = |path: &OsStr| match path.to_str() {
+            Some("t.py") => ScriptFile::Ok,
+            _ => ScriptFile::Missing,
+        };
+        let words = line.split_whitespace().map(OsString::from);
+        parse(words, &Environ::default(), None, &look)
     }
 
-    fn look(path: &OsStr) -> ScriptFile {
-        match path.to_str() {
-            Some("t.py") => ScriptFile::Ok,
-            Some("noread.py") => ScriptFile::Unreadable,
-            _ => ScriptFile::Missing,
+    #[track_caller]
+    fn check_shown(line: &str, start: &str) {
+        match parse_line(line) {
+            Ok(Command::Show(text)) => assert!(text.starts_with(start), "{text}"),
+            other => panic!("{line}: {other:?}"),
         }
+    }
+
+    #[track_caller]
+    fn check_refused(line: &str, expected: &str) {
+        assert_eq!(parse_line(line).unwrap_err().text, expected, "{line}");
+    }
+
+    #[test]
+    fn texts_for_stdout() {
+        check_shown("--help", "Usage: fabric [OPTIONS] COMMAND [ARGS]...\n");
+        check_shown(
+            "run --help",
+            "Usage: fabric run [OPTIONS] SCRIPT [SCRIPT_ARGS]...\n",
+        );
+        check_shown("run t.py a --help", "Usage: fabric run [OPTIONS]");
+        check_shown(
+            "--version",
+            concat!("fabric ", env!("CARGO_PKG_VERSION"), "\n"),
+        );
+        check_shown("--version --help run", "fabric ");
+        check_shown("completions --help", "Usage: fabric completions <SHELL>\n");
+        check_shown("completions zsh", "#compdef fabric\n");
+        check_shown("man", ".ie \\n(.g");
+    }
+
+    #[test]
+    fn no_word_at_all_gets_the_help_as_an_error() {
+        check_refused("", &commands::group_help(78));
+        check_refused("--", &format!("{USAGE}Missing command.\n"));
+    }
+
+    #[test]
+    fn run_gets_its_request() {
+        let Ok(Command::Run(request)) = parse_line("-- run t.py x") else {
+            panic!("not a run");
+        };
+        assert_eq!(
+            (request.script, request.script_args),
+            ("t.py".into(), vec!["x".into()])
+        );
+    }
+
+    #[test]
+    fn consolidate_is_handed_through() {
+        let words = ["--help", "--", "dir"].map(OsString::from).to_vec();
+        assert_eq!(
+            parse_line("consolidate --help -- dir"),
+            Ok(Command::Consolidate(words))
+        );
+    }
+
+    #[test]
+    fn suggestions_name_our_commands_too() {
+        check_refused(
+            "completion",
+            &format!("{USAGE}No such command 'completion'. Did you mean 'completions'?\n"),
+        );
+        check_refused(
+            "--versio",
+            &format!("{USAGE}No such option '--versio'. Did you mean '--version'?\n"),
+        );
+    }
+
+    #[test]
+    fn hints_show_the_right_place() {
+        let expected = format!(
+            "{USAGE}No such command 't.py'.\nhint: to run a script, say `fabric run t.py`\n"
+        );
+        check_refused("t.py", &expected);
+        let expected = format!(
+            "{USAGE}No such option '--devices'.\n\
+             hint: `--devices` goes after the command: `fabric run --devices ...`\n"
+        );
+        check_refused("--devices 2 run t.py", &expected);
+    }
+
+    #[test]
+    fn own_commands_are_checked_by_clap() {
+        let usage = parse_line("completions tcsh").unwrap_err();
+        assert!(
+            usage
+                .text
+                .starts_with("error: invalid value 'tcsh' for '<SHELL>'\n"),
+            "{}",
+            usage.text
+        );
+        assert!(parse_line("man x").is_err());
+    }
+
+    #[track_caller]
+    fn check_width(columns: &[(&str, &str)], terminal: Option<usize>, expected: usize) {
+        let environ = columns.iter().copied().collect();
+        assert_eq!(help_width(&environ, terminal), expected);
+    }
+
+    #[test]
+    fn help_is_as_wide_as_clicks() {
+        check_width(&[], None, 78);
+        check_width(&[], Some(200), 78);
+        check_width(&[], Some(60), 58);
+        check_width(&[("COLUMNS", "70")], Some(60), 68);
+        check_width(&[("COLUMNS", "0")], Some(60), 58);
+        check_width(&[("COLUMNS", "wide")], None, 78);
+        check_width(&[("COLUMNS", "1")], None, 50);
     }
 }

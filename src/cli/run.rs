@@ -17,7 +17,8 @@ use crate::source::Source;
 
 use super::hint::{self, Look};
 use super::kind::Kind;
-use super::options::{OPTIONS, Opt, Section};
+use super::opt::{Opt, Section};
+use super::options::{self, OPTIONS};
 use super::repr::repr_path;
 use super::request::Request;
 use super::script::ScriptFile;
@@ -134,7 +135,7 @@ fn long_option(
     let mut halves = bytes.splitn(2, |it| *it == b'=');
     let typed = std::str::from_utf8(halves.next()?).ok()?;
     let inline = halves.next().map(|it| OsString::from_vec(it.to_vec()));
-    let opt = Opt::named(typed)?;
+    let opt = options::named(typed)?;
     (before_script || opt.section == Section::Original).then_some((opt, typed, inline))
 }
 
@@ -144,7 +145,7 @@ fn short_options(word: &OsStr) -> Option<Vec<&'static Opt>> {
         .to_str()?
         .strip_prefix('-')
         .filter(|it| !it.is_empty())?;
-    letters.chars().map(Opt::abbreviated).collect()
+    letters.chars().map(options::abbreviated).collect()
 }
 
 fn value_of(
@@ -204,4 +205,227 @@ fn check_script(line: &Line, look: Look) -> Result<(), Usage> {
     let path = repr_path(script);
     let message = format!("Invalid value for 'SCRIPT': Path {path} {what}.");
     Err(Usage::new(Form::Run, &message).hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::source::Sourced;
+    use crate::status::Signal;
+
+    const USAGE: &str = "Usage: fabric run [OPTIONS] SCRIPT [SCRIPT_ARGS]...\n\
+                         Try 'fabric run --help' for help.\n\nError: ";
+
+    fn look(path: &OsStr) -> ScriptFile {
+        match path.to_str() {
+            Some("t.py") => ScriptFile::Ok,
+            Some("noread.py") => ScriptFile::Unreadable,
+            _ => ScriptFile::Missing,
+        }
+    }
+
+    fn parse_with(environ: &[(&str, &str)], line: &str) -> Result<Option<Request>, Usage> {
+        let environ = environ.iter().copied().collect();
+        let words = line.split(' ').filter(|it| !it.is_empty());
+        parse(words.map(OsString::from), &environ, &look)
+    }
+
+    #[track_caller]
+    fn request(environ: &[(&str, &str)], line: &str) -> Request {
+        parse_with(environ, line).unwrap().unwrap()
+    }
+
+    #[track_caller]
+    fn check_refused(environ: &[(&str, &str)], line: &str, expected: &str) {
+        let usage = parse_with(environ, line).unwrap_err();
+        assert_eq!(usage.text, expected, "{line}");
+    }
+
+    #[test]
+    fn what_is_not_given_has_its_default() {
+        let request = request(&[], "t.py");
+        let expected = Request {
+            devices: Sourced::new("1".into(), Source::Default),
+            script: "t.py".into(),
+            shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
+            linger: Sourced::new(Duration::from_secs(5), Source::Default),
+            signals_to_handle: Sourced::new(
+                vec![Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT],
+                Source::Default,
+            ),
+            ..Request::default()
+        };
+        assert_eq!(request, expected);
+    }
+
+    #[test]
+    fn own_options_are_known_only_before_the_script() {
+        let line = "--dry-run --devices 2 --python=py --shutdown_timeout 1.5 t.py --dry-run -v --devices 3";
+        let request = request(&[], line);
+        assert!(request.dry_run);
+        assert_eq!(
+            request.devices,
+            Sourced::new("3".into(), Source::Flag("--devices"))
+        );
+        assert_eq!(
+            request.python,
+            Some(Sourced::new("py".into(), Source::Flag("--python")))
+        );
+        let timeout = Sourced::new(
+            Duration::from_millis(1500),
+            Source::Flag("--shutdown-timeout"),
+        );
+        assert_eq!(request.shutdown_timeout, timeout);
+        assert_eq!(request.script_args, ["--dry-run", "-v"]);
+    }
+
+    #[test]
+    fn nothing_is_an_option_after_two_dashes() {
+        let request = request(&[], "-v -- t.py --dry-run -- --devices 2");
+        assert!(!request.dry_run);
+        assert_eq!(request.script_args, ["--dry-run", "--", "--devices", "2"]);
+    }
+
+    #[test]
+    fn the_value_of_an_own_option_is_taken_literally() {
+        let python = |line| request(&[], line).python.map(|it| it.value);
+        assert_eq!(python("--python --devices t.py"), Some("--devices".into()));
+        assert_eq!(python("--python= t.py"), Some("".into()));
+        assert_eq!(python("--python -- t.py"), Some("--".into()));
+        assert_eq!(python("--python=a=b --python c t.py"), Some("c".into()));
+    }
+
+    #[test]
+    fn verbosity_counts() {
+        let verbosity = |line| request(&[], line).verbosity;
+        assert_eq!(verbosity("-v t.py"), 1);
+        assert_eq!(verbosity("-vv --verbose -q t.py"), 2);
+        assert_eq!(verbosity("-qq t.py"), -2);
+        assert_eq!(verbosity(&format!("{} t.py", "-v ".repeat(500))), i8::MAX);
+    }
+
+    #[test]
+    fn variables_give_defaults_and_our_own_name_wins() {
+        let pet = ("PET_SHUTDOWN_TIMEOUT", "7");
+        let old = ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "8");
+        let ours = ("FABRIC_SHUTDOWN_TIMEOUT", "6");
+        let timeout = |environ: &[_], line| {
+            let it = request(environ, line).shutdown_timeout;
+            (it.value.as_secs(), it.source.to_string())
+        };
+        assert_eq!(timeout(&[old, pet, ours], "t.py"), (6, ours.0.into()));
+        assert_eq!(timeout(&[old, pet], "t.py"), (7, pet.0.into()));
+        assert_eq!(timeout(&[old, (pet.0, "")], "t.py"), (8, old.0.into()));
+        let flag = "--shutdown-timeout";
+        assert_eq!(
+            timeout(&[(ours.0, "x")], &format!("{flag} 5 t.py")),
+            (5, flag.into())
+        );
+    }
+
+    #[test]
+    fn variables_turn_flags_on_and_off() {
+        assert!(request(&[("FABRIC_DRY_RUN", "1")], "t.py").dry_run);
+        assert!(!request(&[("FABRIC_DRY_RUN", "false")], "t.py").dry_run);
+        assert_eq!(
+            request(&[("FABRIC_VERBOSE", "3"), ("FABRIC_QUIET", "1")], "t.py").verbosity,
+            2
+        );
+        assert_eq!(
+            request(&[("FABRIC_DEVICES", "8")], "t.py").devices.value,
+            "1"
+        );
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named() {
+        let environ = [("PET_SHUTDOWN_TIMEOUT", "soon")];
+        let expected = format!(
+            "{USAGE}Invalid value for '--shutdown-timeout' (variable PET_SHUTDOWN_TIMEOUT): \
+             'soon' is not a number of seconds, 0 or more.\n"
+        );
+        check_refused(&environ, "t.py", &expected);
+        assert_eq!(parse_with(&environ, "t.py --help"), Ok(None));
+    }
+
+    #[test]
+    fn wrong_own_options_read_as_those_of_the_original() {
+        check_refused(
+            &[],
+            "--dry-run=1 t.py",
+            "Error: Option '--dry-run' does not take a value.\n",
+        );
+        check_refused(
+            &[],
+            "--python",
+            "Error: Option '--python' requires an argument.\n",
+        );
+        let expected = format!("{USAGE}Invalid value for '--isolate': 'x' is not 'pid'.\n");
+        check_refused(&[], "--isolate x t.py", &expected);
+    }
+
+    #[test]
+    fn hints_follow_the_originals_error() {
+        let expected = format!(
+            "{USAGE}Invalid value for 'SCRIPT': Path '--dryrun' does not exist.\n\
+             hint: did you mean `--dry-run`?\n"
+        );
+        check_refused(&[], "--dryrun t.py", &expected);
+        let expected = format!(
+            "{USAGE}Missing argument 'SCRIPT'.\nhint: `t.py` was taken as the value of `--devices`\n"
+        );
+        check_refused(&[], "--devices t.py", &expected);
+        let expected =
+            format!("{USAGE}Invalid value for 'SCRIPT': Path 'noread.py' is not readable.\n");
+        check_refused(&[], "noread.py", &expected);
+    }
+
+    fn any_words() -> impl Strategy<Value = Vec<OsString>> {
+        let known: Vec<&[u8]> = OPTIONS.iter().map(|it| it.flag.as_bytes()).collect();
+        let word = prop_oneof![
+            vec(any::<u8>(), 0..12),
+            "[-=vq_a-z0-9]{0,6}".prop_map(String::into_bytes),
+            prop::sample::select(known).prop_map(<[u8]>::to_vec),
+        ];
+        vec(word.prop_map(OsString::from_vec), 0..10)
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(words in any_words(), exists: bool) {
+            let answer = if exists { ScriptFile::Ok } else { ScriptFile::Missing };
+            let result = parse(words, &Environ::default(), &|_| answer);
+            if let Err(usage) = result {
+                prop_assert!(usage.text.ends_with('\n') && usage.text.contains("Error: "));
+            }
+        }
+
+        #[test]
+        fn arguments_after_two_dashes_come_out_byte_for_byte(args in any_words()) {
+            for start in [["--", "t.py"], ["t.py", "--"]] {
+                let words = start.map(OsString::from).into_iter().chain(args.clone());
+                let request = parse(words, &Environ::default(), &look).unwrap().unwrap();
+                prop_assert_eq!(&request.script, "t.py");
+                prop_assert_eq!(&request.script_args, &args);
+            }
+        }
+
+        #[test]
+        fn words_that_are_no_options_of_the_original_reach_the_script(args in any_words()) {
+            let theirs = |word: &OsString| {
+                let name = word.as_bytes().split(|it| *it == b'=').next().unwrap_or_default();
+                let name = std::str::from_utf8(name).unwrap_or_default();
+                word == "--" || options::named(name).is_some_and(|it| it.section == Section::Original)
+            };
+            let args: Vec<OsString> = args.into_iter().filter(|it| !theirs(it)).collect();
+            let words = std::iter::once(OsString::from("t.py")).chain(args.clone());
+            let request = parse(words, &Environ::default(), &look).unwrap().unwrap();
+            prop_assert_eq!(request.script_args, args);
+        }
+    }
 }

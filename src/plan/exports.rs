@@ -82,7 +82,7 @@ const EXPORTS: &[Export] = &[
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
     ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
     // Exactly `True` makes every worker a client of a store that the launcher serves.
-    ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("False")),
+    ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
     own("TORCHELASTIC_ERROR_FILE", |world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
     users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),

@@ -8,7 +8,7 @@ use super::line::{Paint, span};
 use super::processes::described;
 use super::refusal;
 use super::summary::Summary;
-use crate::agent::{Event, Outcome, Pid, Stamped, Why};
+use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::status::Status;
@@ -46,6 +46,18 @@ impl<'a> Reporter<'a> {
             .hints
             .iter()
             .for_each(|it| complain(&format!("hint: {it}\n")));
+    }
+
+    /// Another port than the usual one is worth a line.
+    pub(crate) fn tell_port(&self, hosted: &Hosted) {
+        let Some(holder) = &hosted.moved else { return };
+        let holder = holder.map_or_else(String::new, |pid| {
+            format!(" by {}", described(&[pid]).concat())
+        });
+        let (wanted, port) = (self.plan.main_port.value, hosted.server.local_port());
+        complain(&format!(
+            "fabric: port {wanted} is taken{holder}; workers meet at port {port}\n"
+        ));
     }
 
     /// Says what a person wants to know at once.

@@ -2,8 +2,11 @@
 
 mod harness;
 mod tidy;
+mod cli;
 mod accelerator;
 mod examples;
 mod exports;
 mod peer_env;
 mod failure;
+mod hostlist;
+mod ports;

@@ -12,8 +12,8 @@ use std::process::{Command as Process, Stdio};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::usage::Usage;
-use super::{Command, Request, look_at, parse};
+use super::{Command, Usage, parse};
+use crate::cli::{Request, look_at};
 use crate::environ::Environ;
 use crate::integer::Integer;
 

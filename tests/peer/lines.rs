@@ -196,11 +196,15 @@ impl Random {
                 line.push("--".into());
                 *script_seen = true;
             }
-            10..19 if !*script_seen => {
-                line.push(self.pick(&SCRIPTS).into());
+            11..16 => {
+                let words: &[&str] = if *script_seen { &OURS } else { &SCRIPTS };
+                line.push(self.pick(words).into());
                 *script_seen = true;
             }
-            10..14 => line.push(self.pick(&OURS).into()),
+            16..19 if !*script_seen => {
+                line.push("t.py".into());
+                *script_seen = true;
+            }
             _ => {
                 let word = self.word();
                 if *script_seen || is_script(&word) {

@@ -1,0 +1,480 @@
+//! The host of the store: one thread, one epoll, any number of clients.
+//!
+//! ```text
+//!   Server::bind ---- set, watch ---- serve -----> Running (the launcher's side)
+//!   the port is ours;                 one thread     set, get, add, clients ---> commands + eventfd
+//!   clients queue up                                 events <------------------- events + eventfd
+//! ```
+//!
+//! The port is taken first thing, the thread starts when the launcher has time for it; who connects
+//! meanwhile waits in the kernel's backlog. Without traffic the thread sleeps: there is no timer. A
+//! client costs what it has sent and not yet completed, and what it was answered and has not yet read;
+//! one that reads no answers is asked nothing more. Nothing is ever looked up in DNS (torch's own server
+//! asks for the name of each client on its only thread, and one silent DNS server stops it for seconds).
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+use super::protocol::{Bytes, Violation};
+use super::service::{Client, Event, Order, Service, ring};
+use super::socket::{BindError, listen_on, local_port};
+use super::store::Store;
+
+/// The thread needs little: its buffers are on the heap.
+const STACK: usize = 128 << 10;
+/// A store whose port is taken and whose thread has not started.
+pub(crate) struct Server {
+    listener: OwnedFd,
+    port: u16,
+    store: Store,
+}
+
+impl Server {
+    /// Takes the port (0: one of the kernel's choice), on `address` where that is an IP address of this
+    /// machine, else on all addresses.
+    pub(crate) fn bind(address: &OsStr, port: u16) -> Result<Self, BindError> {
+        let listener = listen_on(address, port)?;
+        let port = local_port(&listener).map_err(|errno| BindError::Other { port, errno })?;
+        Ok(Self {
+            listener,
+            port,
+            store: Store::default(),
+        })
+    }
+
+    pub(crate) fn local_port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stores a value before anybody can ask for it. Keys are as on the wire: torch's clients put a `/`
+    /// before theirs.
+    pub(crate) fn set(&mut self, key: &str, value: &[u8]) {
+        self.store.set(key.into(), value.into());
+    }
+
+    /// Values stored under keys that begin with `prefix` will be reported as events.
+    pub(crate) fn watch(&mut self, prefix: &str) {
+        self.store.watch(prefix.into());
+    }
+
+    /// Starts the thread. A client whose host has been silent for `patience` is dropped.
+    pub(crate) fn serve(self, patience: Duration) -> io::Result<Running> {
+        let (commands, orders) = channel();
+        let (reports, events) = channel();
+        let order_bell = bell()?;
+        let event_bell = bell()?;
+        let orders = (orders, order_bell.clone());
+        let reports = (reports, event_bell.clone());
+        let service = Service::new(self.listener, self.store, patience, orders, reports)?;
+        let thread = spawn_without_signals(move || service.run())?;
+        Ok(Running {
+            commands,
+            order_bell,
+            events,
+            event_bell,
+            thread: Some(thread),
+        })
+    }
+}
+
+fn bell() -> nix::Result<Arc<EventFd>> {
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    EventFd::from_flags(flags).map(Arc::new)
+}
+
+/// Starts a thread in which no signal is ever handled: signals are the main thread's. They are blocked
+/// before the start, because the new thread inherits the mask and there must be no moment without it.
+fn spawn_without_signals(body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let thread = Builder::new()
+        .name("store".into())
+        .stack_size(STACK)
+        .spawn(body);
+    before.thread_set_mask()?;
+    thread
+}
+
+/// The launcher's hold on the running store. Dropping it stops the thread and closes every connection.
+pub(crate) struct Running {
+    commands: Sender<Order>,
+    order_bell: Arc<EventFd>,
+    events: Receiver<Event>,
+    event_bell: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Stores a value, after everything that was asked before.
+    pub(crate) fn set(&self, key: &str, value: &[u8]) {
+        self.order(Order::Set(key.into(), value.into()));
+    }
+
+    /// Adds to a counter and returns its new value.
+    pub(crate) fn add(&self, key: &str, delta: i64) -> Result<i64, Violation> {
+        self.ask(|reply| Order::Add(key.into(), delta, reply))
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Bytes> {
+        self.ask(|reply| Order::Get(key.into(), reply))
+    }
+
+    /// Everybody who is connected.
+    pub(crate) fn clients(&self) -> Vec<Client> {
+        self.ask(Order::Clients)
+    }
+
+    /// Readable while there are events; for poll(2).
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event_bell.as_fd()
+    }
+
+    /// What has happened since the last call, in order; empty when nothing has.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        // The bell first: an event that comes after it rings again.
+        let _silent = self.event_bell.read();
+        self.events.try_iter().collect()
+    }
+
+    fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
+        let (reply, answer) = channel();
+        self.order(order(reply));
+        answer
+            .recv()
+            .expect("the store's thread answers until it is told to stop")
+    }
+
+    fn order(&self, order: Order) {
+        self.commands
+            .send(order)
+            .expect("the store's thread runs until it is told to stop");
+        ring(&self.order_bell);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.commands.send(Order::Stop).is_ok() {
+            ring(&self.order_bell);
+        }
+        let _ended = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::{Request, STOP_WAITING, put_blob, put_hello};
+    use super::super::socket::stream_socket;
+    use super::*;
+    use nix::errno::Errno;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sched::{CloneFlags, unshare};
+    use nix::sys::socket::{SockaddrStorage, connect as connect_to};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    const PATIENCE: Duration = Duration::from_secs(15);
+    /// For what should take no time at all.
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn bind() -> Server {
+        Server::bind(OsStr::new("127.0.0.1"), 0).unwrap()
+    }
+
+    fn serve() -> (u16, Running) {
+        let server = bind();
+        (server.local_port(), server.serve(PATIENCE).unwrap())
+    }
+
+    fn connect(port: u16) -> TcpStream {
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(SOON)).unwrap();
+        client
+    }
+
+    fn hello(pid: u32) -> Bytes {
+        let mut bytes = Bytes::new();
+        put_hello(&mut bytes);
+        Request::Ping { nonce: pid }.write(&mut bytes);
+        bytes
+    }
+
+    fn bytes(request: Request) -> Bytes {
+        let mut bytes = Bytes::new();
+        request.write(&mut bytes);
+        bytes
+    }
+
+    #[track_caller]
+    fn expect(client: &mut TcpStream, expected: &[u8]) {
+        let mut answer = vec![0; expected.len()];
+        client.read_exact(&mut answer).unwrap();
+        assert!(answer == expected, "another answer than expected");
+    }
+
+    #[track_caller]
+    fn greet(port: u16) -> TcpStream {
+        let mut client = connect(port);
+        client.write_all(&hello(7)).unwrap();
+        expect(&mut client, &7_u32.to_le_bytes());
+        client
+    }
+
+    #[track_caller]
+    fn closed(client: &mut TcpStream) {
+        // A reset where the server closed it with bytes unread.
+        match client.read(&mut [0]) {
+            Ok(count) => assert_eq!(count, 0),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+
+    /// The next `count` events.
+    #[track_caller]
+    fn events(store: &Running, count: usize) -> Vec<Event> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            let mut fds = [PollFd::new(store.fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(SOON).unwrap();
+            assert_eq!(poll(&mut fds, timeout), Ok(1), "no event came");
+            found.extend(store.events());
+        }
+        found
+    }
+
+    #[test]
+    fn who_comes_before_the_thread_is_served_by_it() {
+        let mut server = bind();
+        server.set("/a", b"1");
+        let mut client = connect(server.local_port());
+        client.write_all(&hello(7)).unwrap();
+        client
+            .write_all(&bytes(Request::Get { key: b"/a".into() }))
+            .unwrap();
+        let _store = server.serve(PATIENCE).unwrap();
+        expect(&mut client, &7_u32.to_le_bytes());
+        expect(&mut client, b"\x01\0\0\0\0\0\0\x001");
+    }
+
+    #[test]
+    fn strangers_and_silent_ones_harm_nobody() {
+        let (port, _store) = serve();
+        let _silent: Vec<TcpStream> = (0..1000).map(|_| connect(port)).collect();
+        let mut half = greet(port);
+        half.write_all(b"\x01\x05\0\0").unwrap();
+        let mut scanner = connect(port);
+        scanner.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        closed(&mut scanner);
+        let mut cut = connect(port);
+        for byte in hello(9) {
+            cut.write_all(&[byte]).unwrap();
+        }
+        expect(&mut cut, &9_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn the_launcher_hears_of_watched_keys_and_their_clients() {
+        let mut server = bind();
+        server.watch("/w/");
+        let port = server.local_port();
+        let store = server.serve(PATIENCE).unwrap();
+        let mut client = greet(port);
+        let (key, value) = (Bytes::from(b"/w/a"), Bytes::from(b"1"));
+        client
+            .write_all(&bytes(Request::Set {
+                key: key.clone(),
+                value: value.clone(),
+            }))
+            .unwrap();
+        let found = events(&store, 1);
+        let Event::Set {
+            client: id,
+            pid: Some(7),
+            ..
+        } = found[0]
+        else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            found,
+            [Event::Set {
+                client: id,
+                pid: Some(7),
+                key,
+                value
+            }]
+        );
+        client
+            .write_all(&bytes(Request::Wait {
+                keys: vec![b"/b".into()],
+            }))
+            .unwrap();
+        client
+            .write_all(&bytes(Request::Ping { nonce: 8 }))
+            .unwrap();
+        expect(&mut client, &8_u32.to_le_bytes());
+        let awaits = vec![b"/b".into()];
+        assert_eq!(
+            store.clients(),
+            [Client {
+                id,
+                pid: Some(8),
+                awaits
+            }]
+        );
+        assert_eq!(store.add("/n", 2), Ok(2));
+        assert_eq!(store.get("/n"), Some(b"2".into()));
+        assert_eq!(store.get("/no"), None);
+        store.set("/b", b"");
+        expect(&mut client, &[STOP_WAITING]);
+        drop(client);
+        assert_eq!(
+            events(&store, 1),
+            [Event::Closed {
+                client: id,
+                error: None
+            }]
+        );
+    }
+
+    #[test]
+    fn who_reads_no_answers_is_asked_nothing_more_and_gets_them_all() {
+        let mut server = bind();
+        let value = vec![b'x'; 1 << 20];
+        server.set("/big", &value);
+        let port = server.local_port();
+        let _store = server.serve(PATIENCE).unwrap();
+        let mut lazy = greet(port);
+        let request = bytes(Request::Get {
+            key: b"/big".into(),
+        });
+        // 200 MiB of answers, asked for with 4 KiB.
+        lazy.write_all(&request.repeat(200)).unwrap();
+        lazy.write_all(&bytes(Request::Ping { nonce: 5 })).unwrap();
+        drop(greet(port));
+        let mut answer = Bytes::new();
+        put_blob(&mut answer, &value);
+        (0..200).for_each(|_| expect(&mut lazy, &answer));
+        expect(&mut lazy, &5_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn stopping_closes_every_connection() {
+        let (port, store) = serve();
+        let mut client = greet(port);
+        drop(store);
+        closed(&mut client);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    }
+
+    /// In a thread with a descriptor table of its own, which the store's thread shares.
+    #[test]
+    fn without_descriptors_left_silent_clients_make_room() {
+        let body = || {
+            unshare(CloneFlags::CLONE_FILES).unwrap();
+            let (port, _store) = serve();
+            let mut silent = connect(port);
+            let mut known = greet(port);
+            let [first, second] = [begin(port), begin(port)];
+            let mut filling = Vec::new();
+            while let Ok(fd) = known.try_clone() {
+                filling.push(fd);
+            }
+            let mut first = finish(first, port);
+            closed(&mut silent);
+            first.write_all(&hello(3)).unwrap();
+            expect(&mut first, &3_u32.to_le_bytes());
+            // Now everybody is known, and the second has to wait until somebody leaves.
+            let mut second = finish(second, port);
+            second.write_all(&hello(4)).unwrap();
+            known.write_all(&bytes(Request::Ping { nonce: 5 })).unwrap();
+            expect(&mut known, &5_u32.to_le_bytes());
+            drop(first);
+            expect(&mut second, &4_u32.to_le_bytes());
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
+    /// A socket that will connect to the port when there may be no descriptors left.
+    fn begin(port: u16) -> OwnedFd {
+        stream_socket(([127, 0, 0, 1], port).into()).unwrap()
+    }
+
+    fn finish(socket: OwnedFd, port: u16) -> TcpStream {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let started = connect_to(socket.as_raw_fd(), &SockaddrStorage::from(address));
+        assert_eq!(started, Err(Errno::EINPROGRESS));
+        let client = TcpStream::from(socket);
+        client.set_nonblocking(false).unwrap();
+        client.set_read_timeout(Some(SOON)).unwrap();
+        client
+    }
+
+    /// Runs a script of this project's tests with a Python that has torch.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a setting of the test, not of the launcher"
+    )]
+    fn python(script: &str, arguments: &[String]) -> Command {
+        let python = std::env::var_os("FABRIC_TEST_PYTHON")
+            .expect("set FABRIC_TEST_PYTHON to a Python interpreter that has torch");
+        let mut command = Command::new(python);
+        command.arg(format!(
+            "{}/tests/store/{script}",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        command.stdout(Stdio::piped());
+        command
+    }
+
+    fn output(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {:?}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn every_call_of_torch_gets_what_torchs_own_server_answers() {
+        let expected = output(&mut python("api.py", &["0".into(), "libuv".into()]));
+        assert!(expected.lines().count() > 40, "{expected}");
+        for backend in ["libuv", "plain"] {
+            let (port, _store) = serve();
+            let ours = output(&mut python("api.py", &[port.to_string(), backend.into()]));
+            for (ours, theirs) in ours.lines().zip(expected.lines()) {
+                if backend == "libuv" || !theirs.contains("queue") {
+                    assert_eq!(ours, theirs);
+                }
+            }
+            assert_eq!(ours.lines().count(), expected.lines().count());
+        }
+    }
+
+    #[test]
+    fn gloo_ranks_meet_at_the_store() {
+        for world in [2, 4] {
+            let (port, _store) = serve();
+            let rank = |rank: i32| [port.to_string(), rank.to_string(), world.to_string()];
+            let ranks = (0..world).map(|it| python("allreduce.py", &rank(it)).spawn().unwrap());
+            let ranks: Vec<_> = ranks.collect();
+            for rank in ranks {
+                let output = rank.wait_with_output().unwrap();
+                assert!(output.status.success(), "{:?}", output.status);
+                let sum = String::from_utf8(output.stdout).unwrap();
+                assert_eq!(sum.trim(), ((1 << world) - 1).to_string());
+            }
+        }
+    }
+}

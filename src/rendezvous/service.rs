@@ -1,0 +1,318 @@
+//! The store's thread: epoll over the listener, the launcher's orders and the clients.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::socket::{SockFlag, accept4};
+
+use super::connection::{Connection, End};
+use super::protocol::{Bytes, STOP_WAITING, Violation};
+use super::socket::tune;
+use super::store::{ClientId, Store};
+
+/// How many clients are accepted before the others are looked at again.
+const ACCEPTS: usize = 128;
+const EVENTS: usize = 256;
+/// While there are no descriptors for new clients: when to try again, in milliseconds.
+const RETRY: u16 = 1000;
+
+// What an epoll event is about; clients count up from `FIRST_CLIENT`.
+const LISTENER: u64 = 0;
+const ORDERS: u64 = 1;
+const FIRST_CLIENT: u64 = 2;
+
+/// What happened in the store that the launcher asked to hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A watched key was given a value.
+    Set {
+        client: ClientId,
+        /// The client's process, where it said so (torch 2.5 and later).
+        pid: Option<u32>,
+        key: Bytes,
+        value: Bytes,
+    },
+    /// A client that had set a watched key has closed its connection or lost it; `error` says how,
+    /// where it was not a plain end.
+    Closed {
+        client: ClientId,
+        error: Option<String>,
+    },
+}
+
+/// A client as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) pid: Option<u32>,
+    /// The keys it waits for; empty when it does not wait.
+    pub(crate) awaits: Vec<Bytes>,
+}
+
+/// What the launcher asks of the thread.
+pub(crate) enum Order {
+    Set(Bytes, Bytes),
+    Add(Bytes, i64, Sender<Result<i64, Violation>>),
+    Get(Bytes, Sender<Option<Bytes>>),
+    Clients(Sender<Vec<Client>>),
+    Stop,
+}
+
+/// What the thread works with.
+pub(crate) struct Service {
+    epoll: Epoll,
+    listener: OwnedFd,
+    store: Store,
+    clients: HashMap<u64, Connection>,
+    next: u64,
+    /// There are no descriptors left, and the listener is not looked at until there are.
+    full: bool,
+    patience: Duration,
+    scratch: Vec<u8>,
+    orders: Receiver<Order>,
+    order_bell: Arc<EventFd>,
+    reports: Sender<Event>,
+    event_bell: Arc<EventFd>,
+}
+
+impl Service {
+    /// `listener` is listening; who is silent for `patience` is dropped; each bell announces what its
+    /// channel holds.
+    pub(crate) fn new(
+        listener: OwnedFd,
+        store: Store,
+        patience: Duration,
+        (orders, order_bell): (Receiver<Order>, Arc<EventFd>),
+        (reports, event_bell): (Sender<Event>, Arc<EventFd>),
+    ) -> nix::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        epoll.add(
+            order_bell.as_fd(),
+            EpollEvent::new(EpollFlags::EPOLLIN, ORDERS),
+        )?;
+        Ok(Self {
+            epoll,
+            listener,
+            store,
+            clients: HashMap::new(),
+            next: FIRST_CLIENT,
+            full: false,
+            patience,
+            scratch: vec![0; Connection::READ],
+            orders,
+            order_bell,
+            reports,
+            event_bell,
+        })
+    }
+
+    /// Serves until the launcher says stop.
+    pub(crate) fn run(mut self) {
+        let mut ready = [EpollEvent::empty(); EVENTS];
+        loop {
+            let timeout = if self.full {
+                EpollTimeout::from(RETRY)
+            } else {
+                EpollTimeout::NONE
+            };
+            let count = match self.epoll.wait(&mut ready, timeout) {
+                Err(Errno::EINTR) => continue,
+                other => other.expect("epoll_wait(2) fails only when it is called wrongly"),
+            };
+            if count == 0 {
+                self.listen(true);
+            }
+            for event in &ready[..count] {
+                match event.data() {
+                    LISTENER => self.accept(),
+                    ORDERS if self.obey().is_break() => return,
+                    ORDERS => {}
+                    client => self.serve(client),
+                }
+                self.wake();
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for nth in 0..ACCEPTS {
+            match accept4(
+                &self.listener,
+                SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+            ) {
+                Ok(socket) => self.admit(socket),
+                Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
+                    // Said before the kernel looks whether anybody is there: sure only the first time.
+                    if nth == 0 {
+                        self.make_room();
+                    }
+                    return;
+                }
+                Err(Errno::EAGAIN) => return,
+                // One connection that failed before it was accepted (accept(2)).
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
+        let id = self.next;
+        self.next += 1;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, id);
+        // Either fails only when the client has gone already or the kernel has no memory for it.
+        if tune(&socket, self.patience).is_ok() && self.epoll.add(&socket, event).is_ok() {
+            self.clients
+                .insert(id, Connection::new(ClientId(id), socket));
+        }
+    }
+
+    /// Closes the oldest connection that has never said a word. Where there is none, new ones stay in the
+    /// backlog, and epoll must not report them for ever.
+    fn make_room(&mut self) {
+        let silent = self.clients.iter().filter(|(_, it)| !it.greeted());
+        match silent.map(|(id, _)| *id).min() {
+            Some(oldest) => self.close(oldest, End::Closed),
+            None => self.listen(false),
+        }
+    }
+
+    fn listen(&mut self, on: bool) {
+        self.full = !on;
+        let flags = if on {
+            EpollFlags::EPOLLIN
+        } else {
+            EpollFlags::empty()
+        };
+        let _never_fails = self
+            .epoll
+            .modify(&self.listener, &mut EpollEvent::new(flags, LISTENER));
+    }
+
+    fn serve(&mut self, id: u64) {
+        // One batch of events may hold news of a client that was closed by an earlier one.
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let outcome = client.serve(&mut self.store, &mut self.scratch);
+        self.report_changes(id);
+        match outcome {
+            Ok(()) => self.rearm(id),
+            Err(end) => self.close(id, end),
+        }
+    }
+
+    fn rearm(&mut self, id: u64) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let wanted = client.wants();
+        if client.interest != wanted {
+            client.interest = wanted;
+            let _never_fails = self
+                .epoll
+                .modify(&*client, &mut EpollEvent::new(wanted, id));
+        }
+    }
+
+    fn close(&mut self, id: u64, end: End) {
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        // Closing does not suffice while a fork of ours holds a copy that it has not closed by exec yet.
+        let _never_fails = self.epoll.delete(&client);
+        self.store.forget(ClientId(id));
+        if client.reported {
+            let error = match end {
+                End::Closed => None,
+                End::Lost(error) => Some(error.to_string()),
+                End::Violated(violation) => Some(violation.to_string()),
+            };
+            self.report(Event::Closed {
+                client: ClientId(id),
+                error,
+            });
+        }
+        if self.full {
+            self.listen(true);
+        }
+    }
+
+    /// Tells those whose wait is over.
+    fn wake(&mut self) {
+        for ClientId(id) in self.store.take_woken() {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.answer(STOP_WAITING);
+                self.rearm(id);
+            }
+        }
+    }
+
+    fn report_changes(&mut self, id: u64) {
+        for (key, value) in self.store.take_changed() {
+            let Some(client) = self.clients.get_mut(&id) else {
+                return;
+            };
+            client.reported = true;
+            let (client, pid) = (ClientId(id), client.pid);
+            self.report(Event::Set {
+                client,
+                pid,
+                key,
+                value,
+            });
+        }
+    }
+
+    fn report(&self, event: Event) {
+        // Nobody hears it when the launcher is about to stop the thread.
+        if self.reports.send(event).is_ok() {
+            ring(&self.event_bell);
+        }
+    }
+
+    /// Does what the launcher asks.
+    fn obey(&mut self) -> ControlFlow<()> {
+        // The bell first: an order that comes after it rings again.
+        let _silent = self.order_bell.read();
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Set(key, value) => self.store.set(key, value),
+                Order::Add(key, delta, reply) => answer(&reply, self.store.add(key, delta)),
+                Order::Get(key, reply) => answer(&reply, self.store.get(&key).map(Bytes::from)),
+                Order::Clients(reply) => answer(&reply, self.census()),
+                Order::Stop => return ControlFlow::Break(()),
+            }
+        }
+        // The launcher knows what it has set itself.
+        self.store.take_changed();
+        ControlFlow::Continue(())
+    }
+
+    fn census(&self) -> Vec<Client> {
+        let clients = self.clients.iter().map(|(id, connection)| Client {
+            id: ClientId(*id),
+            pid: connection.pid,
+            awaits: self.store.awaited(ClientId(*id)),
+        });
+        clients.collect()
+    }
+}
+
+fn answer<T>(reply: &Sender<T>, value: T) {
+    // Nobody hears it when the asking thread has died.
+    let _heard = reply.send(value);
+}
+
+/// Wakes whoever waits for the bell.
+pub(crate) fn ring(bell: &EventFd) {
+    // Fails only when the counter is full, and then the bell is ringing.
+    let _ringing = bell.write(1);
+}
