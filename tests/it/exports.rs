@@ -108,7 +108,7 @@ fn a_worker_has_the_users_variables_and_these_and_no_other() {
             ("TORCHELASTIC_RUN_ID", "none"),
             ("TORCHELASTIC_RESTART_COUNT", "0"),
             ("TORCHELASTIC_MAX_RESTARTS", "0"),
-            ("TORCHELASTIC_USE_AGENT_STORE", "False"),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
             (
                 "TORCHELASTIC_SIGNALS_TO_HANDLE",
                 "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -152,6 +152,7 @@ fn what_the_launcher_decides_wins_over_what_the_user_exported() {
         ("TORCHELASTIC_RUN_ID", "none"),
         ("TORCHELASTIC_RESTART_COUNT", "0"),
         ("TORCHELASTIC_MAX_RESTARTS", "0"),
+        ("TORCHELASTIC_USE_AGENT_STORE", "True"),
         (
             "TORCHELASTIC_SIGNALS_TO_HANDLE",
             "SIGTERM,SIGINT,SIGHUP,SIGQUIT",

@@ -13,7 +13,6 @@ const MEANT: &[(&str, &str)] = &[
     ("NODE_RANK", "`NODE_RANK`"),
     ("OMP_NUM_THREADS", "`OMP_NUM_THREADS` (if unset)"),
     ("TORCHELASTIC_ERROR_FILE", "folder for error files"),
-    ("TORCHELASTIC_USE_AGENT_STORE", "who serves the store"),
     ("LT_ACCELERATOR", "variables of an outer launch"),
     ("LT_PRECISION", "variables of an outer launch"),
 ];
