@@ -70,7 +70,7 @@ fn launch(
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
     if request.dry_run {
-        report::say(&plan::describe(&plan));
+        report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
     let mut reporter =

@@ -55,6 +55,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         main_port: main_port(request, &cluster)?,
         num_nodes,
         node_rank,
+        hardware: selection.hardware(),
         devices: request.devices.value.clone(),
         accelerator: request.accelerator.map(|it| it.name()),
         strategy: request.strategy,
