@@ -24,7 +24,7 @@ pub(crate) fn run(
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
     if request.dry_run {
-        report::say(&plan::describe(&plan));
+        report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
     let mut reporter = report::Reporter::new(&plan, plan.even_world().0);

@@ -189,6 +189,7 @@ impl<'a> Guardian<'a> {
                 self.input(Input::Begin);
             }
             Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
+            Some(Command::Abort) => self.input(Input::Elsewhere),
             None => self.flush(),
         }
     }
