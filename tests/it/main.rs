@@ -8,5 +8,6 @@ mod examples;
 mod exports;
 mod peer_env;
 mod failure;
+mod orphans;
 mod hostlist;
 mod ports;
