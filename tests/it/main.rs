@@ -1,6 +1,7 @@
 //! Every test that runs the real binary, in one test program.
 
 mod harness;
+mod terminal;
 mod tidy;
 mod cli;
 mod accelerator;
@@ -9,5 +10,6 @@ mod exports;
 mod peer_env;
 mod failure;
 mod orphans;
+mod signals;
 mod hostlist;
 mod ports;
