@@ -11,5 +11,6 @@ mod peer_env;
 mod failure;
 mod orphans;
 mod signals;
+mod ends;
 mod hostlist;
 mod ports;
