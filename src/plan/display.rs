@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use super::worker::{Plan, World};
 use crate::cli::{Isolation, Request};
@@ -16,7 +17,7 @@ const LABEL: usize = 14;
 /// where the settings of the run came from.
 pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
     let mut text = String::new();
-    for (name, value) in facts(plan).into_iter().chain(settings(request)) {
+    for (name, value) in facts(plan).into_iter().chain(settings(request, plan)) {
         let _ = writeln!(text, "{name:<LABEL$}{value}");
     }
     let world = assumed_world(plan);
@@ -40,6 +41,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         .unwrap_or("whatever a worker finds");
     vec![
         ("cluster", plan.cluster.to_owned()),
+        ("launchers", launchers(plan)),
         ("nodes", sourced(&plan.num_nodes)),
         ("node rank", sourced(&plan.node_rank)),
         ("main address", sourced(&plan.main_address)),
@@ -54,9 +56,15 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn settings(request: &Request) -> Vec<(&'static str, String)> {
-    let seconds =
-        |it: &Sourced<std::time::Duration>| format!("{} s ({})", it.value.as_secs_f64(), it.source);
+fn settings(request: &Request, plan: &Plan) -> Vec<(&'static str, String)> {
+    let seconds = |it: &Sourced<Duration>| format!("{} s ({})", it.value.as_secs_f64(), it.source);
+    let grace = Sourced {
+        value: plan.settings.grace,
+        source: match request.shutdown_timeout.value == plan.settings.grace {
+            true => request.shutdown_timeout.source.clone(),
+            false => Source::Derived(format!("how long {} waits before it kills", plan.cluster)),
+        },
+    };
     let handled = &request.signals_to_handle;
     let names: Vec<_> = handled.value.iter().map(ToString::to_string).collect();
     let leftovers = match request.keep_daemons {
@@ -68,7 +76,7 @@ fn settings(request: &Request) -> Vec<(&'static str, String)> {
             "signals",
             format!("{} ({})", names.join(","), handled.source),
         ),
-        ("grace period", seconds(&request.shutdown_timeout)),
+        ("grace period", seconds(&grace)),
         ("leftovers", leftovers),
     ];
     if let Some(Isolation::Pid) = request.isolate {
@@ -87,27 +95,41 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
         };
     }
     text.push_str("\nvariables of each worker\n");
-    for rank in 0..plan.local_world_size.value {
+    for rank in 0..plan.workers() {
         let own = plan.own_environment(world, LocalRank(rank)).into_iter();
         let own = own.map(|(name, value)| format!(" {}={}", name.display(), quoted(&value)));
         let _ = writeln!(text, " {}", own.collect::<String>());
     }
-    if plan.num_nodes.value > 1 {
+    if plan.place.count > 1 {
         text.push_str(
-            "  (ranks and sizes as they are if every node has as many workers as this one)\n",
+            "  (ranks and sizes as they are if every launcher starts as many workers as this one)\n",
         );
     }
 }
 
 /// The world as it will be if every node has as many workers as this one.
 fn assumed_world(plan: &Plan) -> World {
-    let workers = plan.local_world_size.value;
+    let (first_rank, world_size) = plan.even_world();
     World {
-        first_rank: workers.saturating_mul(plan.node_rank.value.0),
-        world_size: workers.saturating_mul(plan.num_nodes.value),
+        first_rank,
+        world_size,
         port: plan.main_port.value,
         error_dir: Some(plan.machine.temp.join("torchelastic_XXXXXX")),
     }
+}
+
+/// How the launchers of this run share the work.
+fn launchers(plan: &Plan) -> String {
+    let Some(seat) = &plan.seat else {
+        return "one per node".to_owned();
+    };
+    let leads = if plan.place.leads {
+        "; serves the store"
+    } else {
+        ""
+    };
+    let (rank, world) = (sourced(&seat.global_rank), sourced(&seat.world_size));
+    format!("one per worker: this is rank {rank} of {world}{leads}")
 }
 
 fn sourced<T: Display>(it: &Sourced<T>) -> String {
@@ -163,6 +185,7 @@ mod tests {
             &[],
             "\
 cluster       plain machine
+launchers     one per node
 nodes         1 (default)
 node rank     0 (default)
 main address  127.0.0.1 (default)
@@ -227,6 +250,7 @@ variables of each worker
             &variables,
             "\
 cluster       plain machine
+launchers     one per node
 nodes         2 (--num-nodes)
 node rank     1 (--node-rank)
 main address  127.0.0.1 (default)
@@ -267,7 +291,7 @@ variables of every worker, besides your own
 variables of each worker
   RANK=2 LOCAL_RANK=0 ROLE_RANK=2 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_0.json
   RANK=3 LOCAL_RANK=1 ROLE_RANK=3 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_1.json
-  (ranks and sizes as they are if every node has as many workers as this one)
+  (ranks and sizes as they are if every launcher starts as many workers as this one)
 ",
         );
     }

@@ -82,7 +82,7 @@ impl<'a> Reporter<'a> {
             }
             Event::Stopping {
                 why: Why::Failed(worker),
-            } if self.plan.local_world_size.value > 1 => {
+            } if self.plan.workers() > 1 => {
                 self.notice_failure(worker);
             }
             Event::Stopping {
