@@ -5,6 +5,7 @@ mod tidy;
 mod cli;
 mod accelerator;
 mod examples;
+mod consolidate;
 mod exports;
 mod peer_env;
 mod failure;
