@@ -1,30 +1,21 @@
 //! `fabric consolidate` is handed to the Python original.
 
 use std::path::Path;
-use std::thread;
 
 use crate::harness::{Fabric, python, test_python};
 
 #[test]
 fn the_original_answers_where_it_is_installed() {
     let original = test_python().with_file_name("fabric");
-    thread::scope(|scope| {
-        for words in [&["--help"][..], &["nope", "--output_file", "o"]] {
-            let original = &original;
-            scope.spawn(move || {
-                let theirs = Fabric::through(original.to_str().unwrap(), &["consolidate"]);
-                let theirs = theirs.args(words).finish();
-                let ours = Fabric::new().arg("consolidate").args(words);
-                let ours = ours.env("PYTHON_EXEC", test_python()).finish();
-                assert_eq!(ours.code(), theirs.code(), "{words:?}: {}", ours.stderr);
-                assert_eq!(
-                    (ours.stdout, ours.stderr),
-                    (theirs.stdout, theirs.stderr),
-                    "{words:?}"
-                );
-            });
-        }
-    });
+    for words in [&["--help"][..], &["nope", "--output_file", "o"]] {
+        let theirs = Fabric::through(original.to_str().unwrap(), &["consolidate"]);
+        let theirs = theirs.args(words).finish();
+        let ours = Fabric::new().arg("consolidate").args(words);
+        let ours = ours.env("PYTHON_EXEC", test_python()).finish();
+        assert_eq!(ours.code(), theirs.code(), "{words:?}: {}", ours.stderr);
+        assert_eq!(ours.stdout, theirs.stdout, "{words:?}");
+        assert_eq!(ours.stderr, theirs.stderr, "{words:?}");
+    }
 }
 
 /// An interpreter that has no packages but those in `folder`.
