@@ -229,22 +229,6 @@ fn an_interpreter_that_cannot_be_executed_is_named_with_what_it_lacks() {
 }
 
 #[test]
-fn a_folder_is_a_script_if_it_has_a_main_module() {
-    let run = Fabric::run();
-    let folder = run.scratch().join("package");
-    fs::create_dir(&folder).unwrap();
-    let without = Fabric::run().arg(&folder).finish().expect_code(1);
-    assert!(
-        without.stderr.contains("can't find '__main__' module"),
-        "{}",
-        without.stderr
-    );
-    fs::write(folder.join("__main__.py"), "print('main')").unwrap();
-    let done = Fabric::run().arg(&folder).finish().expect_code(0);
-    assert_eq!(done.stdout, "main\n");
-}
-
-#[test]
 fn the_error_file_is_torchs_own() {
     // What torch's `record` writes, to be sure that the form above is the real one.
     let run = Fabric::run()

@@ -7,6 +7,7 @@ mod accelerator;
 mod examples;
 mod consolidate;
 mod exports;
+mod launch;
 mod peer_env;
 mod failure;
 mod hostlist;
