@@ -61,4 +61,6 @@ pub(crate) enum Why {
     Signal(Signal),
     /// The launcher itself has gone.
     LauncherGone,
+    /// Another node failed, or was lost.
+    Elsewhere,
 }

@@ -126,7 +126,9 @@ impl Outcome {
                 self.root_cause()
                     .map_or(1, |(_, end)| end.status.shell_code()),
             ),
-            Some(Why::NotStarted(_) | Why::LauncherGone) => Exit::Code(self.refused_code()),
+            Some(Why::NotStarted(_) | Why::LauncherGone | Why::Elsewhere) => {
+                Exit::Code(self.refused_code())
+            }
         }
     }
 

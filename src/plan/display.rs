@@ -40,8 +40,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         .as_deref()
         .unwrap_or("whatever a worker finds");
     vec![
-        ("cluster", plan.cluster.to_owned()),
-        ("launchers", launchers(plan)),
+        ("cluster", cluster(plan)),
         ("nodes", sourced(&plan.num_nodes)),
         ("node rank", sourced(&plan.node_rank)),
         ("main address", sourced(&plan.main_address)),
@@ -118,18 +117,21 @@ fn assumed_world(plan: &Plan) -> World {
     }
 }
 
-/// How the launchers of this run share the work.
-fn launchers(plan: &Plan) -> String {
+/// The environment around us, and the part that it gave this launcher where it started several.
+fn cluster(plan: &Plan) -> String {
     let Some(seat) = &plan.seat else {
-        return "one per node".to_owned();
+        return plan.cluster.to_owned();
     };
+    let (rank, world) = (sourced(&seat.global_rank), sourced(&seat.world_size));
     let leads = if plan.place.leads {
-        "; serves the store"
+        ", serves the store"
     } else {
         ""
     };
-    let (rank, world) = (sourced(&seat.global_rank), sourced(&seat.world_size));
-    format!("one per worker: this is rank {rank} of {world}{leads}")
+    format!(
+        "{}, one launcher per worker: rank {rank} of {world}{leads}",
+        plan.cluster
+    )
 }
 
 fn sourced<T: Display>(it: &Sourced<T>) -> String {
@@ -185,7 +187,6 @@ mod tests {
             &[],
             "\
 cluster       plain machine
-launchers     one per node
 nodes         1 (default)
 node rank     0 (default)
 main address  127.0.0.1 (default)
@@ -250,7 +251,6 @@ variables of each worker
             &variables,
             "\
 cluster       plain machine
-launchers     one per node
 nodes         2 (--num-nodes)
 node rank     1 (--node-rank)
 main address  127.0.0.1 (default)

@@ -71,6 +71,7 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::Elsewhere) => "stopped because another node failed".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
     }
