@@ -1,7 +1,12 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow};
+use nix::unistd::{AccessFlags, access};
+
+use super::interpreter::{Files, Interpreter, find_interpreter};
 use crate::environ::Environ;
 
 /// Facts about the machine and the user.
@@ -33,6 +38,19 @@ impl Machine {
             temp: temp(environ),
         }
     }
+}
+
+/// The Python to run scripts with; `named` is what `--python` says.
+///
+/// # Errors
+/// There is none; the text lists where it was looked for.
+pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+    let files = Files {
+        is_program: &|it| it.is_file() && access(it, AccessFlags::X_OK).is_ok(),
+        exists: &Path::exists,
+    };
+    let own_binary = std::env::current_exe().ok();
+    find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
 }
 
 fn user(environ: &Environ) -> String {
@@ -68,6 +86,6 @@ fn temp(environ: &Environ) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-fn is_writable_directory(path: &std::path::Path) -> bool {
-    path.is_dir() && nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+fn is_writable_directory(path: &Path) -> bool {
+    path.is_dir() && access(path, AccessFlags::W_OK).is_ok()
 }
