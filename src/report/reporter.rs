@@ -145,6 +145,7 @@ impl<'a> Reporter<'a> {
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
+        self.left.sort_unstable();
         let mut names = described(&self.left[..self.left.len().min(NAMED)]);
         if self.left.len() > NAMED {
             names.push(format!("and {} more", self.left.len() - NAMED));
