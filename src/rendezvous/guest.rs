@@ -192,6 +192,11 @@ impl Guest {
         (!self.ready || self.finished) && self.host != Host::Ours && !self.over()
     }
 
+    /// Whether the host has been told of a failure and has not answered.
+    pub(crate) fn has_reported(&self) -> bool {
+        self.reported.is_some() && !self.over()
+    }
+
     /// Gives up; `why` reads after "failed to".
     pub(crate) fn give_up(&mut self, why: String) {
         self.events.push(Event::Failed(why));
