@@ -6,6 +6,7 @@ mod source;
 mod integer;
 mod environ;
 mod accelerator;
+mod numa;
 mod cluster;
 mod cli;
 mod plan;
@@ -15,16 +16,17 @@ mod report;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 
-use accelerator::DeviceRequest;
+use accelerator::{Busy, DeviceRequest, Driver};
 use agent::{Exit, Inherited, Start};
-use cli::{Command, Request};
+use cli::{Command, Entry, Request};
 use cluster::Cluster;
 use environ::Environ;
+use numa::{Binding, Bound, Near, System};
 use plan::{Files, Given, Interpreter, Machine, Plan};
 use topology::NodeRank;
 
@@ -69,13 +71,14 @@ fn launch(
 ) -> Result<Exit> {
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
+    let mut reporter =
+        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
+    reporter.give_hints();
+    reporter.warn();
     if request.dry_run {
         report::say(&plan::describe(&plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter =
-        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
-    reporter.give_hints();
     let hosted = (plan.node_rank.value == NodeRank(0))
         .then(|| agent::host(&plan))
         .transpose()?;
@@ -94,31 +97,103 @@ fn launch(
 
 /// Everything about what to launch.
 fn decide(request: &Request, environ: Environ) -> Result<Plan> {
+    let environ = environ.with(&request.env);
     let devices = DeviceRequest {
         accelerator: request.accelerator,
         data_parallel: request.strategy == Some("dp"),
         devices: &request.devices,
     };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
-    let cluster = Cluster::plain();
-    let interpreter = interpreter(
-        request.python.as_ref().map(|it| it.value.as_os_str()),
-        &environ,
-    )?;
-    let machine = Machine::look(&environ);
+    let needs = match request.numa_binding {
+        Some(_) => devices.possible(),
+        None => devices.needs(),
+    };
+    let (inventory, driver) = accelerator::probe(needs, &environ);
+    let selection = devices.select(&inventory)?;
+    let gpus = Gpus {
+        physical: &inventory.cuda.physical,
+        of_workers: selection.gpus(&inventory),
+        driver: &driver,
+    };
+    let bound = request.numa_binding.map(|mode| {
+        let bound = bind(mode, &gpus, selection.workers);
+        bound.map_err(|it| anyhow!("`--numa-binding {}`: {it}", mode.name()))
+    });
     plan::resolve(Given {
         request,
-        cluster,
+        cluster: Cluster::plain(),
+        busy: gpus.busy(inventory.cuda.partitions),
         selection,
-        interpreter,
-        machine,
+        interpreter: program(request, &environ)?,
+        bound: bound.transpose()?,
+        machine: Machine::look(&environ),
         environ,
     })
 }
 
+/// The GPUs of a launch.
+struct Gpus<'a> {
+    /// All visible ones, by the driver's numbers.
+    physical: &'a [u32],
+    /// Which of them each worker has; `None` where workers have none.
+    of_workers: Option<Vec<u32>>,
+    driver: &'a Driver,
+}
+
+impl Gpus<'_> {
+    /// Who computes on them already. On partitions of a GPU somebody else always may.
+    fn busy(&self, partitions: bool) -> Vec<Busy> {
+        let used = self.of_workers.iter().flatten();
+        let used = used
+            .filter(|_| !partitions)
+            .map(|it| self.physical[*it as usize]);
+        self.driver.busy(&used.collect::<Vec<_>>())
+    }
+}
+
+/// The CPUs near each worker's GPU, or for workers without any a part of the machine.
+fn bind(mode: Binding, gpus: &Gpus, workers: u32) -> Result<Bound, String> {
+    let system = System::here()?;
+    let Some(of_workers) = &gpus.of_workers else {
+        return system.bind(mode, Near::Nothing { workers });
+    };
+    let addresses = gpus.driver.addresses(gpus.physical).into_iter();
+    let addresses = addresses.zip(gpus.physical).map(|(address, gpu)| {
+        address.ok_or_else(|| format!("the driver does not tell where GPU {gpu} is on the PCI bus"))
+    });
+    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    system.bind(
+        mode,
+        Near::Devices {
+            addresses: &addresses,
+            of_workers,
+        },
+    )
+}
+
+/// What the workers execute.
+fn program(request: &Request, environ: &Environ) -> Result<Interpreter> {
+    if request.entry() == Entry::Program {
+        let seen = |it: &Path| PathBuf::from(request.seen_by_workers(it.as_os_str()));
+        let files = Files {
+            is_program: &|it| is_program(&seen(it)),
+            exists: &|it| seen(it).exists(),
+        };
+        return plan::find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
+    }
+    let named = request.python.as_ref().map(|it| it.value.as_os_str());
+    let mut found = interpreter(named, environ)?;
+    if request.cwd.is_some() {
+        // It was found from here; the workers start elsewhere.
+        found.path = std::path::absolute(&found.path)?.into();
+    }
+    Ok(found)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
 fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let is_program =
-        |it: &Path| it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok();
     let files = Files {
         is_program: &is_program,
         exists: &Path::exists,

@@ -81,6 +81,7 @@ impl Stamped {
                 Why::NotStarted(worker) => (3, worker.0, 0, 1),
                 Why::Signal(signal) => (3, signal.0 as u32, 0, 2),
                 Why::LauncherGone => (3, 0, 0, 3),
+                Why::TimeLimit => (3, 0, 0, 4),
             },
             Event::Killing => (4, 0, 0, 0),
             Event::Left { pid } => (5, pid as u32, 0, 0),
@@ -171,7 +172,7 @@ fn status(kind: u32, value: u32) -> Option<Status> {
 }
 
 fn step(field: u32) -> Option<Step> {
-    [Step::Process, Step::Setup, Step::Exec]
+    [Step::Process, Step::Setup, Step::Directory, Step::Exec]
         .into_iter()
         .find(|it| *it as u32 == field)
 }
@@ -182,6 +183,7 @@ fn why(kind: u32, value: u32) -> Option<Why> {
         1 => Why::NotStarted(LocalRank(value)),
         2 => Why::Signal(Signal(value as i32)),
         3 => Why::LauncherGone,
+        4 => Why::TimeLimit,
         _ => return None,
     })
 }
@@ -240,6 +242,7 @@ mod tests {
             Why::Failed(worker),
             Why::NotStarted(worker),
             Why::LauncherGone,
+            Why::TimeLimit,
         ] {
             check(Event::Stopping { why });
         }

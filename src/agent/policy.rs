@@ -4,7 +4,7 @@
 //!                      all ended with 0, nothing left
 //!   Running ------------------------------------------------> Done
 //!     |  \--- all ended with 0, something left --> Lingering --> (time up) --+
-//!     | failure, signal, launcher gone                                      |
+//!     | failure, signal, time limit, launcher gone                          |
 //!     v                                                                     v
 //!   Stopping: TERM (or the signal) to the groups, grace ---> leftovers get TERM too
 //!     | grace over, second request                                          |
@@ -148,7 +148,8 @@ impl Policy {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
-            Phase::Running | Phase::Done => None,
+            Phase::Running => self.settings.limit,
+            Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
             Phase::Killing {
@@ -329,6 +330,7 @@ impl Policy {
             return;
         }
         match self.phase {
+            Phase::Running => self.stop(Why::TimeLimit, Signal::TERM, now, actions),
             Phase::Stopping { .. } => self.kill(now, actions),
             Phase::Lingering {
                 until,
@@ -356,7 +358,7 @@ impl Policy {
                     pause,
                 };
             }
-            Phase::Running | Phase::Done => {}
+            Phase::Done => {}
         }
     }
 }

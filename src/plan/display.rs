@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::worker::{Plan, World};
+use crate::cli::Entry;
 use crate::source::Source;
 use crate::topology::LocalRank;
 
@@ -29,7 +30,10 @@ pub(crate) fn describe(plan: &Plan) -> String {
             sourced(&workers, &plan.local_world_size.source),
         ),
         (
-            "interpreter",
+            match plan.entry {
+                Entry::Script | Entry::Module => "interpreter",
+                Entry::Program => "program",
+            },
             format!("{} ({})", plan.program.display(), plan.program_source),
         ),
         (
@@ -40,7 +44,15 @@ pub(crate) fn describe(plan: &Plan) -> String {
     for (name, value) in facts {
         let _ = writeln!(text, "{name:<14}{value}");
     }
-    let _ = writeln!(text, "{:<14}{}", "command", command(plan));
+    let cwd = plan
+        .cwd
+        .iter()
+        .map(|it| ("directory", it.display().to_string()));
+    let limit = plan.settings.limit.iter();
+    let limit = limit.map(|it| ("time limit", format!("{} s", it.as_secs_f64())));
+    for (name, value) in cwd.chain(limit).chain([("command", command(plan))]) {
+        let _ = writeln!(text, "{name:<14}{value}");
+    }
     let removed: Vec<_> = plan
         .removed()
         .iter()
@@ -54,17 +66,40 @@ pub(crate) fn describe(plan: &Plan) -> String {
             removed.join(" ")
         );
     }
+    text.push_str(&options(plan));
     text.push_str("\nvariables of every worker\n");
     for (name, value) in plan.common_exports(&world) {
         let _ = writeln!(text, "  {name}={}", value.display());
     }
     for rank in 0..workers {
-        let _ = writeln!(text, "\nvariables of local rank {rank}");
+        let _ = writeln!(text, "\nvariables of local rank {rank}{}", cpus(plan, rank));
         for (name, value) in plan.own_environment(&world, LocalRank(rank)) {
             let _ = writeln!(text, "  {}={}", name.display(), value.display());
         }
     }
     text
+}
+
+/// What was set of our own options, and where.
+fn options(plan: &Plan) -> String {
+    let mut text = String::new();
+    for (at, it) in plan.said.iter().enumerate() {
+        let label = if at == 0 { "options" } else { "" };
+        let value = quoted(&it.text.to_string_lossy());
+        let source = match &it.source {
+            Source::Flag(_) => String::new(),
+            source => format!(" ({source})"),
+        };
+        let _ = writeln!(text, "{label:<14}{} {value}{source}", it.flag);
+    }
+    text
+}
+
+fn cpus(plan: &Plan, rank: u32) -> String {
+    let bound = plan.bound.as_ref();
+    bound.map_or_else(String::new, |it| {
+        format!(", bound to CPUs {}", it.cpus[rank as usize])
+    })
 }
 
 /// The world as it will be if every node has as many workers as this one.

@@ -2,7 +2,8 @@
 //!
 //! Names, values and the rule for what the user had exported are those of `fabric run` of lightning 2.6.6
 //! with torch 2.15. On purpose different: NODE_RANK is set, OMP_NUM_THREADS is divided by the workers, and
-//! what an outer launcher exported is taken out.
+//! what an outer launcher exported is taken out. Under `--numa-binding` it is the CPUs that a worker is bound to that are divided
+//! by the workers which share them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub(crate) enum Rule {
     Ours,
     /// Also when it is set but empty.
     Users,
+    /// Ours, but made from the user's.
+    Narrowed,
 }
 
 type Value = Option<OsString>;
@@ -25,7 +28,7 @@ enum From {
     /// The same for all workers.
     Plan(fn(&Plan, &World) -> Value),
     /// Different for each.
-    Worker(fn(&World, LocalRank) -> Value),
+    Worker(fn(&Plan, &World, LocalRank) -> Value),
 }
 
 struct Export {
@@ -50,10 +53,14 @@ const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export 
     }
 }
 
-const fn own(name: &'static str, value: fn(&World, LocalRank) -> Value) -> Export {
+const fn own(
+    name: &'static str,
+    rule: Rule,
+    value: fn(&Plan, &World, LocalRank) -> Value,
+) -> Export {
     Export {
         name,
-        rule: Rule::Ours,
+        rule,
         from: From::Worker(value),
     }
 }
@@ -68,25 +75,28 @@ const EXPORTS: &[Export] = &[
     ours("LT_PRECISION", |plan, _| plan.precision.map(Into::into)),
     ours("MASTER_ADDR", |plan, _| text(&plan.main_address.value)),
     ours("MASTER_PORT", |_, world| text(world.port)),
-    own("RANK", |world, rank| text(world.first_rank + rank.0)),
-    own("LOCAL_RANK", |_, rank| text(rank)),
+    own("RANK", Rule::Ours, |_, world, rank| text(world.first_rank + rank.0)),
+    own("LOCAL_RANK", Rule::Ours, |plan, _, rank| text(plan.shown(rank))),
+    own("CUDA_VISIBLE_DEVICES", Rule::Narrowed, |plan, _, rank| plan.own_device(rank)),
+    own("HIP_VISIBLE_DEVICES", Rule::Narrowed, |plan, _, rank| plan.own_device(rank).filter(|_| plan.hip())),
     ours("WORLD_SIZE", |_, world| text(world.world_size)),
     ours("LOCAL_WORLD_SIZE", |plan, _| text(plan.local_world_size.value)),
     ours("GROUP_RANK", |plan, _| text(plan.node_rank.value)),
     ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
     ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
-    ours("ROLE_NAME", |_, _| text("default")),
-    own("ROLE_RANK", |world, rank| text(world.first_rank + rank.0)),
+    ours("ROLE_NAME", |plan, _| text(&plan.role.value)),
+    own("ROLE_RANK", Rule::Ours, |_, world, rank| text(world.first_rank + rank.0)),
     ours("ROLE_WORLD_SIZE", |_, world| text(world.world_size)),
-    ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
+    ours("TORCHELASTIC_RUN_ID", |plan, _| text(&plan.run_id.value)),
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
     ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
     // Exactly `True` makes every worker a client of a store that the launcher serves.
     ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
-    own("TORCHELASTIC_ERROR_FILE", |world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
+    own("TORCHELASTIC_ERROR_FILE", Rule::Ours, |_, world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
     users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),
-    users("OMP_NUM_THREADS", |plan, _| text(threads(plan))),
+    users("OMP_NUM_THREADS", |plan, _| text(threads(plan)).filter(|_| plan.bound.is_none())),
+    own("OMP_NUM_THREADS", Rule::Users, |plan, _, rank| text(plan.bound.as_ref()?.threads(rank.0, plan.machine.cpus))),
     // What importing Lightning and torch's compiler leave in the original's own environment.
     ours("PYTORCH_NVML_BASED_CUDA_CHECK", |_, _| text(1)),
     users("TORCHINDUCTOR_CACHE_DIR", |plan, _| Some(inductor_cache(plan).into())),
@@ -97,6 +107,35 @@ const LAUNCHERS_OWN: &[&str] = &["NODE_RANK", "TORCHELASTIC_ERROR_FILE"];
 /// The same, but a user may have set them by hand: only LT_CLI_USED tells that a launcher did.
 const OUTER_LIGHTNING: &[&str] = &["LT_ACCELERATOR", "LT_STRATEGY", "LT_PRECISION"];
 
+/// Options that set variables of ours, for those who try to set the variables.
+const WAYS_OUT: &[(&str, &str)] = &[
+    ("LT_DEVICES", "--devices"),
+    ("LT_NUM_NODES", "--num-nodes"),
+    ("LT_ACCELERATOR", "--accelerator"),
+    ("LT_STRATEGY", "--strategy"),
+    ("LT_PRECISION", "--precision"),
+    ("MASTER_ADDR", "--main-address"),
+    ("MASTER_PORT", "--main-port"),
+    ("GROUP_RANK", "--node-rank"),
+    ("NODE_RANK", "--node-rank"),
+    ("GROUP_WORLD_SIZE", "--num-nodes"),
+    ("LOCAL_WORLD_SIZE", "--devices"),
+    ("ROLE_NAME", "--role"),
+    ("TORCHELASTIC_RUN_ID", "--run-id"),
+    ("TORCHELASTIC_SIGNALS_TO_HANDLE", "--signals-to-handle"),
+];
+
+/// For a variable that is never the user's: what to do instead of setting it.
+pub(super) fn launchers_own(name: &OsStr) -> Option<String> {
+    let ours = |it: &&Export| it.name == name && it.rule == Rule::Ours;
+    let name = EXPORTS.iter().find(ours)?.name;
+    let option = WAYS_OUT.iter().find(|(it, _)| *it == name);
+    Some(match option {
+        Some((_, option)) => format!("use `{option}`"),
+        None => "it follows from the launch: leave it out".to_owned(),
+    })
+}
+
 /// Where this worker may write what made it fail, as torch's `record` does.
 pub(crate) fn error_file(world: &World, rank: LocalRank) -> Option<PathBuf> {
     Some(world.error_dir.as_ref()?.join(format!("error_{rank}.json")))
@@ -106,8 +145,9 @@ impl Plan {
     /// All variables that are the same for every worker: the user's, minus an outer launcher's, plus ours.
     pub(crate) fn common_environment(&self, world: &World) -> Vec<(OsString, OsString)> {
         let exported = self.common_exports(world);
+        let own = self.own_environment(world, LocalRank(0));
         let replaced = |name: &OsStr| {
-            exported.iter().any(|(it, _)| *it == name) || EXPORTS.iter().any(|it| it.is_own(name))
+            exported.iter().any(|(it, _)| *it == name) || own.iter().any(|(it, _)| it == name)
         };
         let kept = self
             .environ
@@ -128,8 +168,9 @@ impl Plan {
         world: &World,
         rank: LocalRank,
     ) -> Vec<(OsString, OsString)> {
-        let own = EXPORTS.iter().filter_map(|it| match it.from {
-            From::Worker(value) => Some((it.name.into(), value(world, rank)?)),
+        let own = EXPORTS.iter().filter(|it| !self.leaves_to_user(it));
+        let own = own.filter_map(|it| match it.from {
+            From::Worker(value) => Some((it.name.into(), value(self, world, rank)?)),
             From::Plan(_) => None,
         });
         own.collect()
@@ -137,16 +178,10 @@ impl Plan {
 
     /// What we set for all workers, in the table's order.
     pub(crate) fn common_exports(&self, world: &World) -> Vec<(&'static str, OsString)> {
-        let set = EXPORTS.iter().filter_map(|it| {
-            let From::Plan(value) = it.from else {
-                return None;
-            };
-            let users = it.rule == Rule::Users && self.environ.get(it.name).is_some();
-            if users {
-                None
-            } else {
-                Some((it.name, value(self, world)?))
-            }
+        let set = EXPORTS.iter().filter(|it| !self.leaves_to_user(it));
+        let set = set.filter_map(|it| match it.from {
+            From::Plan(value) => Some((it.name, value(self, world)?)),
+            From::Worker(_) => None,
         });
         set.collect()
     }
@@ -159,16 +194,27 @@ impl Plan {
             .collect()
     }
 
+    fn leaves_to_user(&self, export: &Export) -> bool {
+        export.rule == Rule::Users && self.environ.get(export.name).is_some()
+    }
+
+    /// The local rank that a worker is told.
+    fn shown(&self, rank: LocalRank) -> LocalRank {
+        self.own_devices.as_ref().map_or(rank, |_| LocalRank(0))
+    }
+
+    fn own_device(&self, rank: LocalRank) -> Value {
+        text(self.own_devices.as_ref()?.names.get(rank.0 as usize)?)
+    }
+
+    fn hip(&self) -> bool {
+        self.own_devices.as_ref().is_some_and(|it| it.hip)
+    }
+
     fn is_outer(&self, name: &OsStr) -> bool {
         LAUNCHERS_OWN.iter().any(|it| *it == name)
             || self.environ.get("LT_CLI_USED").is_some()
                 && OUTER_LIGHTNING.iter().any(|it| *it == name)
-    }
-}
-
-impl Export {
-    fn is_own(&self, name: &OsStr) -> bool {
-        matches!(self.from, From::Worker(_)) && self.name == name
     }
 }
 

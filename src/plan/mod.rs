@@ -10,6 +10,7 @@
 
 mod machine;
 mod interpreter;
+mod own_device;
 mod worker;
 mod exports;
 mod resolve;
@@ -17,7 +18,7 @@ mod display;
 
 pub(crate) use display::describe;
 pub(crate) use exports::error_file;
-pub(crate) use interpreter::{Files, Interpreter, find_interpreter};
+pub(crate) use interpreter::{Files, Interpreter, find_interpreter, find_program};
 pub(crate) use machine::Machine;
 pub(crate) use resolve::{Given, resolve};
 pub(crate) use worker::{Plan, Settings, World};

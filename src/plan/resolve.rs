@@ -2,16 +2,19 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
+use super::exports::launchers_own;
 use super::interpreter::Interpreter;
 use super::machine::Machine;
+use super::own_device::{self, OwnDevices};
 use super::worker::{Plan, Settings};
-use crate::accelerator::Selection;
-use crate::cli::Request;
+use crate::accelerator::{Busy, Selection};
+use crate::cli::{Entry, Request};
 use crate::cluster::Cluster;
 use crate::environ::Environ;
 use crate::integer::Integer;
+use crate::numa::Bound;
 use crate::source::{Source, Sourced};
 use crate::topology::NodeRank;
 
@@ -24,7 +27,12 @@ pub(crate) struct Given<'a> {
     pub(crate) request: &'a Request,
     pub(crate) cluster: Cluster,
     pub(crate) selection: Selection,
+    /// What is executed, an interpreter or not.
     pub(crate) interpreter: Interpreter,
+    /// The CPUs of each worker, where they were asked for.
+    pub(crate) bound: Option<Bound>,
+    /// Selected devices that somebody computes on already.
+    pub(crate) busy: Vec<Busy>,
     pub(crate) machine: Machine,
     pub(crate) environ: Environ,
 }
@@ -39,34 +47,48 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         cluster,
         selection,
         interpreter,
+        bound,
+        busy,
         machine,
         environ,
     } = given;
+    check_variables(request)?;
     let num_nodes = num_nodes(request, &cluster)?;
     let node_rank = node_rank(request, &cluster, &num_nodes)?;
+    let own_devices = own_devices(request, &selection, &environ)?;
     Ok(Plan {
         arguments: arguments(request, &interpreter),
         program: interpreter.path,
         program_source: interpreter.source,
         script: request.script.clone(),
+        entry: request.entry(),
+        cwd: request.cwd.as_ref().map(|it| it.value.clone()),
+        run_id: request.run_id.clone(),
+        role: request.role.clone(),
         cluster: cluster.name,
         local_world_size: Sourced::new(selection.workers, request.devices.source.clone()),
         main_address: main_address(request, &cluster)?,
         main_port: main_port(request, &cluster)?,
         num_nodes,
         node_rank,
-        devices: request.devices.value.clone(),
+        devices: devices(request, &selection),
+        own_devices,
+        bound,
         accelerator: request.accelerator.map(|it| it.name()),
         strategy: request.strategy,
         precision: request.precision,
         settings: Settings {
             grace: request.shutdown_timeout.value,
             linger: request.linger.value,
+            limit: Some(request.timeout.value).filter(|it| !it.is_zero()),
             keep_daemons: request.keep_daemons,
             handled: request.signals_to_handle.value.clone(),
         },
         isolate: request.isolate,
         hints: selection.hint.into_iter().collect(),
+        busy,
+        ignored: request.ignored.clone(),
+        said: request.said.clone(),
         environ,
         machine,
     })
@@ -74,14 +96,50 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
 
 /// `-u` as in the original: Python does not hold output back when it goes to a file or a pipe.
 fn arguments(request: &Request, interpreter: &Interpreter) -> Vec<OsString> {
-    let own = [
-        interpreter.path.clone(),
-        "-u".into(),
-        request.script.clone(),
-    ];
-    own.into_iter()
+    let python: &[&str] = match request.entry() {
+        Entry::Script => &["-u"],
+        Entry::Module => &["-u", "-m"],
+        Entry::Program => &[],
+    };
+    let path = (request.entry() != Entry::Program).then(|| interpreter.path.clone());
+    let own = path.into_iter().chain(python.iter().map(Into::into));
+    own.chain([request.script.clone()])
         .chain(request.script_args.iter().cloned())
         .collect()
+}
+
+fn check_variables(request: &Request) -> Result<()> {
+    for (name, value) in &request.env {
+        let Some(way_out) = launchers_own(name) else {
+            continue;
+        };
+        let (name, value) = (name.display(), value.display());
+        bail!("`--env {name}={value}` sets a variable that is the launcher's own\nhint: {way_out}");
+    }
+    Ok(())
+}
+
+/// As `LT_DEVICES`, a list would name devices that a worker with one device of its own cannot see; their number says enough.
+fn devices(request: &Request, selection: &Selection) -> OsString {
+    let text = &request.devices.value;
+    let is_list = text.as_encoded_bytes().contains(&b',');
+    if request.virtual_local_rank && is_list {
+        return selection.workers.to_string().into();
+    }
+    text.clone()
+}
+
+fn own_devices(
+    request: &Request,
+    selection: &Selection,
+    environ: &Environ,
+) -> Result<Option<OwnDevices>> {
+    if !request.virtual_local_rank {
+        return Ok(None);
+    }
+    let own = own_device::own_devices(selection.workers, selection.devices.as_deref(), environ);
+    own.map(Some)
+        .map_err(|it| anyhow!("{it} (--virtual-local-rank)"))
 }
 
 fn num_nodes(request: &Request, cluster: &Cluster) -> Result<Sourced<u32>> {

@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
+use super::cause::bytes;
 use super::clues::Baseline;
 use super::line::{Paint, span};
-use super::processes::described;
+use super::processes::{described, owner};
 use super::summary::Summary;
+use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
@@ -41,6 +43,17 @@ impl<'a> Reporter<'a> {
             .hints
             .iter()
             .for_each(|it| complain(&format!("hint: {it}\n")));
+    }
+
+    /// What may go wrong, or other than asked.
+    pub(crate) fn warn(&self) {
+        if !self.plan.ignored.is_empty() {
+            let names = self.plan.ignored.join(", ");
+            complain(&format!("fabric: set, but without effect here: {names}\n"));
+        }
+        for busy in &self.plan.busy {
+            complain(&format!("fabric: {}\n", already_used(busy)));
+        }
     }
 
     /// Another port than the usual one is worth a line.
@@ -78,6 +91,9 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
+            Event::Stopping {
+                why: Why::TimeLimit,
+            } => self.notice_time_limit(),
             Event::Killing => tracing::warn!("workers did not end in time, killing them"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
@@ -108,6 +124,14 @@ impl<'a> Reporter<'a> {
         ));
     }
 
+    fn notice_time_limit(&self) {
+        let limit = self.plan.settings.limit.map_or_else(String::new, span);
+        let grace = span(self.plan.settings.grace);
+        complain(&format!(
+            "fabric: the time limit of {limit} is over, ending the workers (they have {grace})\n"
+        ));
+    }
+
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
         let names = described(&self.left);
@@ -122,6 +146,20 @@ impl<'a> Reporter<'a> {
     fn global(&self, worker: LocalRank) -> u32 {
         self.first_rank + worker.0
     }
+}
+
+/// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
+fn already_used(busy: &Busy) -> String {
+    let users = busy.users.iter().map(|it| {
+        let pid = it.pid as Pid;
+        let owner = owner(pid).map_or_else(String::new, |it| format!(" of {it}"));
+        let memory = it
+            .memory
+            .map_or_else(String::new, |it| format!(", {}", bytes(it)));
+        format!("{}{owner}{memory}", described(&[pid]).concat())
+    });
+    let users = users.collect::<Vec<_>>().join("; ");
+    format!("GPU {} is already in use by {users}", busy.gpu)
 }
 
 /// The system's words for an error number, such as "No such file or directory".

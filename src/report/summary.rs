@@ -65,6 +65,10 @@ impl Summary<'_> {
                 )
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::TimeLimit) => {
+                let limit = self.plan.settings.limit.map_or_else(String::new, span);
+                format!("ended by the time limit of {limit} (--timeout)")
+            }
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
     }
@@ -145,6 +149,10 @@ impl Summary<'_> {
         match refusal.step {
             Step::Process => format!("{reason}{}", self.process_limit(refusal.errno)),
             Step::Setup => format!("{reason}, while it was set up"),
+            Step::Directory => {
+                let cwd = self.plan.cwd.as_deref().unwrap_or_default();
+                format!("directory `{}` (--cwd): {reason}", cwd.display())
+            }
             Step::Exec => format!("`{}`: {reason}", self.plan.program.display()),
         }
     }
