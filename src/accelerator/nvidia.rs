@@ -13,7 +13,7 @@ use super::visible::{Gpus, Named};
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
 /// The driver's library, ready to be asked.
-pub(crate) struct Library(Nvml);
+pub(crate) struct Library(Box<Nvml>);
 
 /// What the driver tells; names only where they are wanted, because asking for them wakes each GPU.
 /// An error says in words that fit in parentheses why there is nothing to ask.
@@ -33,7 +33,7 @@ fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<(Gpus, Library), String>
             add_names(&nvml, index, &mut gpus);
         }
     }
-    Ok((gpus, Library(nvml)))
+    Ok((gpus, Library(Box::new(nvml))))
 }
 
 impl Library {

@@ -65,4 +65,6 @@ pub(crate) enum Why {
     TimeLimit,
     /// The launcher itself has gone.
     LauncherGone,
+    /// Another node failed, or was lost.
+    Elsewhere,
 }

@@ -144,6 +144,7 @@ impl<'a> Guardian<'a> {
                         self.begin(first_rank, world_size, port);
                     }
                     Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
+                    Some(Command::Abort) => self.input(Input::Elsewhere),
                     None => {}
                 },
                 Err(Errno::EAGAIN | Errno::EINTR) => return,

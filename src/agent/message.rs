@@ -22,6 +22,8 @@ pub(crate) enum Command {
     },
     /// The launcher was sent this signal.
     Signal(Signal),
+    /// Another node failed: end the workers.
+    Abort,
 }
 
 /// An event and the moment at which the guardian saw it.
@@ -40,6 +42,7 @@ impl Command {
                 port,
             } => record(0, port.into(), first_rank, world_size, 0),
             Self::Signal(signal) => record(1, 0, signal.0 as u32, 0, 0),
+            Self::Abort => record(2, 0, 0, 0, 0),
         }
     }
 
@@ -53,6 +56,7 @@ impl Command {
                 port: u16::try_from(c).ok()?,
             },
             1 => Self::Signal(Signal(a as i32)),
+            2 => Self::Abort,
             _ => return None,
         })
     }
@@ -81,7 +85,8 @@ impl Stamped {
                 Why::NotStarted(worker) => (3, worker.0, 0, 1),
                 Why::Signal(signal) => (3, signal.0 as u32, 0, 2),
                 Why::LauncherGone => (3, 0, 0, 3),
-                Why::TimeLimit => (3, 0, 0, 4),
+                Why::TimeLimit => (3, 0, 0, 5),
+                Why::Elsewhere => (3, 0, 0, 4),
             },
             Event::Killing => (4, 0, 0, 0),
             Event::Left { pid } => (5, pid as u32, 0, 0),
@@ -183,7 +188,8 @@ fn why(kind: u32, value: u32) -> Option<Why> {
         1 => Why::NotStarted(LocalRank(value)),
         2 => Why::Signal(Signal(value as i32)),
         3 => Why::LauncherGone,
-        4 => Why::TimeLimit,
+        5 => Why::TimeLimit,
+        4 => Why::Elsewhere,
         _ => return None,
     })
 }
@@ -243,6 +249,7 @@ mod tests {
             Why::NotStarted(worker),
             Why::LauncherGone,
             Why::TimeLimit,
+            Why::Elsewhere,
         ] {
             check(Event::Stopping { why });
         }
@@ -266,7 +273,7 @@ mod tests {
             world_size: 16,
             port: 65535,
         };
-        for command in [begin, Command::Signal(Signal(10))] {
+        for command in [begin, Command::Signal(Signal(10)), Command::Abort] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
     }

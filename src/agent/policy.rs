@@ -53,6 +53,8 @@ pub(crate) enum Input {
     /// The launcher was sent this signal.
     Signal(Signal),
     LauncherGone,
+    /// Another node failed, or was lost.
+    Elsewhere,
     /// The instant named by [`Policy::deadline`] has come.
     Tick,
 }
@@ -187,6 +189,7 @@ impl Policy {
                 }));
                 self.kill(now, actions);
             }
+            Input::Elsewhere => self.stop(Why::Elsewhere, Signal::TERM, now, actions),
             Input::Tick => self.tick(now, actions),
         }
     }

@@ -327,6 +327,7 @@ mod tests {
         let expected = Request {
             devices: Sourced::new("1".into(), Source::Default),
             script: "t.py".into(),
+            cluster: Some(Sourced::new("auto".into(), Source::Default)),
             shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
             role: Sourced::new("default".into(), Source::Default),
             run_id: Sourced::new("none".into(), Source::Default),

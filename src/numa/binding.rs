@@ -45,10 +45,10 @@ pub(super) fn homes(addresses: &[String], tree: &Tree) -> Result<Vec<u32>, Strin
 }
 
 /// The NUMA nodes of workers that have no device: neighbours together, and all nodes in use if there are enough workers.
-pub(super) fn spread(workers: u32, tree: &Tree) -> Result<Vec<u32>, String> {
+pub(super) fn spread(places: u32, tree: &Tree) -> Result<Vec<u32>, String> {
     let nodes = tree.nodes()?;
-    let node = |worker| worker as usize * nodes.len() / workers as usize;
-    Ok((0..workers).map(|it| nodes[node(it)]).collect())
+    let node = |place| place as usize * nodes.len() / places as usize;
+    Ok((0..places).map(|it| nodes[node(it)]).collect())
 }
 
 /// The CPUs for a worker on one of the devices, whose NUMA nodes are `homes`.
@@ -61,7 +61,9 @@ pub(super) fn bind(
     homes: &[u32],
     tree: &Tree,
 ) -> Result<CpuSet, String> {
-    let node = homes[device];
+    let Some(&node) = homes.get(device) else {
+        return Err(format!("there is no device {device}, only {}", homes.len()));
+    };
     let cpus = match mode {
         Binding::Node => tree.cpus_of(node)?,
         Binding::Socket => socket(node, tree)?,

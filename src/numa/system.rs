@@ -8,17 +8,13 @@ use super::bound::Bound;
 use super::cpus::CpuSet;
 use super::tree::Tree;
 
-/// What workers are to be bound near.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Near<'a> {
-    /// Devices by their addresses on the PCI bus, such as `0000:3b:00.0`, all that a worker could use; and which of
-    /// them each worker has.
-    Devices {
-        addresses: &'a [String],
-        of_workers: &'a [u32],
-    },
-    /// No device: so many workers are spread over the machine.
-    Nothing { workers: u32 },
+/// Places that workers can be bound near.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Near {
+    /// All devices that a worker could use, by their addresses on the PCI bus, such as `0000:3b:00.0`.
+    Devices(Vec<String>),
+    /// So many places, spread over the machine.
+    Everywhere(u32),
 }
 
 /// A machine, in the kernel's words.
@@ -30,6 +26,11 @@ pub(crate) struct System {
 }
 
 impl System {
+    /// How many CPUs this process may use.
+    pub(crate) fn allowed(&self) -> usize {
+        self.allowed.len()
+    }
+
     /// The machine we run on.
     ///
     /// # Errors
@@ -45,26 +46,28 @@ impl System {
         })
     }
 
-    /// The CPUs of each worker.
+    /// The CPUs of each worker, which is named by the number of its place.
     ///
     /// # Errors
-    /// A worker gets none, or the kernel does not tell what takes to know; in words.
-    pub(crate) fn bind(&self, mode: Binding, near: Near) -> Result<Bound, String> {
+    /// A worker gets none, or the kernel does not tell what it takes to know; in words.
+    pub(crate) fn bind(
+        &self,
+        mode: Binding,
+        near: &Near,
+        workers: &[u32],
+    ) -> Result<Bound, String> {
         let tree = Tree {
             read: &|path| read(&self.root, path),
             allowed: &self.allowed,
         };
-        let (homes, devices) = match near {
-            Near::Devices {
-                addresses,
-                of_workers,
-            } => (homes(addresses, &tree)?, of_workers.to_vec()),
-            Near::Nothing { workers } => (spread(workers, &tree)?, (0..workers).collect()),
+        let homes = match near {
+            Near::Devices(addresses) => homes(addresses, &tree)?,
+            Near::Everywhere(places) => spread(*places, &tree)?,
         };
         let cpus = |it: &u32| bind(mode, *it as usize, &homes, &tree);
         Ok(Bound {
             mode,
-            cpus: devices.iter().map(cpus).collect::<Result<_, _>>()?,
+            cpus: workers.iter().map(cpus).collect::<Result<_, _>>()?,
             allowed: self.allowed.len(),
         })
     }

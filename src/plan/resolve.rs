@@ -1,6 +1,7 @@
 //! From what was asked and what is there to what will be done.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
@@ -8,10 +9,10 @@ use super::exports::launchers_own;
 use super::interpreter::Interpreter;
 use super::machine::Machine;
 use super::own_device::{self, OwnDevices};
-use super::worker::{Plan, Settings};
-use crate::accelerator::{Busy, Selection};
+use super::worker::{Place, Plan, Settings};
+use crate::accelerator::{Accelerator, Busy, Selection};
 use crate::cli::{Entry, Request};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Seat, Share, narrowed};
 use crate::environ::Environ;
 use crate::integer::Integer;
 use crate::numa::Bound;
@@ -26,12 +27,13 @@ const DEFAULT_PORT: u16 = 29400;
 pub(crate) struct Given<'a> {
     pub(crate) request: &'a Request,
     pub(crate) cluster: Cluster,
+    pub(crate) share: Share,
     pub(crate) selection: Selection,
     /// What is executed, an interpreter or not.
     pub(crate) interpreter: Interpreter,
-    /// The CPUs of each worker, where they were asked for.
+    /// The CPUs of each of our workers, where they were asked for.
     pub(crate) bound: Option<Bound>,
-    /// Selected devices that somebody computes on already.
+    /// Devices of our workers that somebody computes on already.
     pub(crate) busy: Vec<Busy>,
     pub(crate) machine: Machine,
     pub(crate) environ: Environ,
@@ -45,6 +47,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
     let Given {
         request,
         cluster,
+        share,
         selection,
         interpreter,
         bound,
@@ -55,7 +58,27 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
     check_variables(request)?;
     let num_nodes = num_nodes(request, &cluster)?;
     let node_rank = node_rank(request, &cluster, &num_nodes)?;
-    let own_devices = own_devices(request, &selection, &environ)?;
+    let narrowed = match &share {
+        // A worker that counts its own device only does not mind.
+        Share::Rank { .. } if request.virtual_local_rank => None,
+        Share::Rank { seat, .. } if request.accelerator != Some(Accelerator::Cpu) => {
+            narrowed(&environ, seat)
+        }
+        _ => None,
+    };
+    let hints = cluster
+        .notes
+        .iter()
+        .cloned()
+        .chain(selection.hint.clone())
+        .chain(narrowed)
+        .collect();
+    let place = place(&share, num_nodes.value, node_rank.value);
+    let own_devices = own_devices(request, &selection, &share, &environ)?;
+    let seat = match share {
+        Share::Node => None,
+        Share::Rank { seat, .. } => Some(seat),
+    };
     Ok(Plan {
         arguments: arguments(request, &interpreter),
         program: interpreter.path,
@@ -66,29 +89,31 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         run_id: request.run_id.clone(),
         role: request.role.clone(),
         cluster: cluster.name,
-        local_world_size: Sourced::new(selection.workers, request.devices.source.clone()),
+        local_world_size: local_world_size(request, &selection, seat.as_ref()),
+        place,
         main_address: main_address(request, &cluster)?,
         main_port: main_port(request, &cluster)?,
         num_nodes,
         node_rank,
-        devices: devices(request, &selection),
+        hardware: selection.hardware(),
+        devices: devices(request, selection.workers, seat.as_ref()),
         own_devices,
         bound,
+        seat,
         accelerator: request.accelerator.map(|it| it.name()),
         strategy: request.strategy,
         precision: request.precision,
         settings: Settings {
-            grace: request.shutdown_timeout.value,
+            grace: grace(request, &cluster),
             linger: request.linger.value,
             limit: Some(request.timeout.value).filter(|it| !it.is_zero()),
             keep_daemons: request.keep_daemons,
             handled: request.signals_to_handle.value.clone(),
         },
         isolate: request.isolate,
-        hints: selection.hint.into_iter().collect(),
+        hints,
         busy,
         ignored: request.ignored.clone(),
-        said: request.said.clone(),
         environ,
         machine,
     })
@@ -119,27 +144,62 @@ fn check_variables(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// As `LT_DEVICES`, a list would name devices that a worker with one device of its own cannot see; their number says enough.
-fn devices(request: &Request, selection: &Selection) -> OsString {
-    let text = &request.devices.value;
-    let is_list = text.as_encoded_bytes().contains(&b',');
-    if request.virtual_local_rank && is_list {
-        return selection.workers.to_string().into();
-    }
-    text.clone()
-}
-
 fn own_devices(
     request: &Request,
     selection: &Selection,
+    share: &Share,
     environ: &Environ,
 ) -> Result<Option<OwnDevices>> {
     if !request.virtual_local_rank {
         return Ok(None);
     }
-    let own = own_device::own_devices(selection.workers, selection.devices.as_deref(), environ);
+    let ranks = share.local_ranks(selection.workers);
+    let own = own_device::own_devices(&ranks, selection.devices.as_deref(), environ);
     own.map(Some)
         .map_err(|it| anyhow!("{it} (--virtual-local-rank)"))
+}
+
+fn place(share: &Share, num_nodes: u32, node_rank: NodeRank) -> Place {
+    match share {
+        Share::Node => Place {
+            index: node_rank.0,
+            count: num_nodes,
+            leads: node_rank.0 == 0,
+        },
+        Share::Rank { seat, leads } => Place {
+            index: seat.global_rank.value.0,
+            count: seat.world_size.value,
+            leads: *leads,
+        },
+    }
+}
+
+fn local_world_size(request: &Request, selection: &Selection, seat: Option<&Seat>) -> Sourced<u32> {
+    let ours = || Sourced::new(selection.workers, request.devices.source.clone());
+    seat.map_or_else(ours, |it| it.local_world_size.clone())
+}
+
+/// What the worker's Fabric is told. Where the engine started a launcher for each worker and nobody spoke of
+/// devices, there are as many as launchers on the node. A worker that sees no device but its own cannot look for those of a
+/// list; their number says enough.
+fn devices(request: &Request, workers: u32, seat: Option<&Seat>) -> OsString {
+    let is_list = request.devices.value.as_encoded_bytes().contains(&b',');
+    match seat {
+        _ if request.virtual_local_rank && is_list => workers.to_string().into(),
+        Some(seat) if request.devices.source == Source::Default => {
+            seat.local_world_size.value.to_string().into()
+        }
+        _ => request.devices.value.clone(),
+    }
+}
+
+/// The default leaves room before an engine that kills on its own; a period that was asked for stands.
+fn grace(request: &Request, cluster: &Cluster) -> Duration {
+    let asked = &request.shutdown_timeout;
+    match cluster.kill_after {
+        Some(limit) if asked.source == Source::Default => asked.value.min(limit.mul_f64(0.7)),
+        _ => asked.value,
+    }
 }
 
 fn num_nodes(request: &Request, cluster: &Cluster) -> Result<Sourced<u32>> {

@@ -5,5 +5,8 @@ mod tidy;
 mod cli;
 mod accelerator;
 mod examples;
+mod exports;
+mod peer_env;
 mod failure;
+mod hostlist;
 mod ports;

@@ -1,0 +1,140 @@
+//! `fabric run`, from what was asked to how it ended.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+
+use crate::accelerator::{self, DeviceRequest, Selection};
+
+use crate::agent::{self, Exit, Inherited, Start};
+use crate::cli::{Entry, Request};
+use crate::cluster::{self, Asked};
+use crate::environ::Environ;
+use crate::placement::Placement;
+use crate::plan::{self, Files, Given, Interpreter, Machine, Plan};
+use crate::report;
+use crate::source::Source;
+
+/// `fabric run`: decide, then do.
+pub(crate) fn run(
+    request: &Request,
+    environ: Environ,
+    inherited: &Inherited,
+    words: &[OsString],
+) -> Result<Exit> {
+    report::start_log(request.verbosity, &environ);
+    let plan = decide(request, environ)?;
+    let mut reporter = report::Reporter::new(&plan, plan.even_world().0);
+    reporter.warn();
+    if request.dry_run {
+        report::say(&plan::describe(request, &plan));
+        return Ok(Exit::Code(0));
+    }
+    reporter.give_hints();
+    let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
+    if let Some(hosted) = &hosted {
+        reporter.tell_port(hosted);
+    }
+    let start = Start {
+        inherited,
+        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
+        server: hosted.map(|it| it.server),
+    };
+    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
+    reporter.sum_up(&outcome);
+    Ok(outcome.exit())
+}
+
+/// Everything about what to launch.
+fn decide(request: &Request, environ: Environ) -> Result<Plan> {
+    let environ = environ.with(&request.env);
+    let devices = DeviceRequest {
+        accelerator: request.accelerator,
+        data_parallel: request.strategy == Some("dp"),
+        devices: &request.devices,
+    };
+    let needs = match request.numa_binding {
+        Some(_) => devices.possible(),
+        None => devices.needs(),
+    };
+    let (inventory, driver) = accelerator::probe(needs, &environ);
+    let selection = devices.select(&inventory)?;
+    let asked = asked(request);
+    let cluster = cluster::discover(&environ, &asked)?;
+    let share = cluster.share(&asked, workers_asked(request, &selection))?;
+    let machine = Machine::look(&environ);
+    let placement = Placement {
+        share: &share,
+        selection: &selection,
+        inventory: &inventory,
+        driver: &driver,
+    };
+    let bound = request.numa_binding.map(|it| placement.bind(it, &machine));
+    plan::resolve(Given {
+        request,
+        cluster,
+        interpreter: program(request, &environ)?,
+        bound: bound.transpose()?,
+        busy: placement.busy(),
+        share,
+        selection,
+        machine,
+        environ,
+    })
+}
+
+/// What the command line says that bears on the cluster.
+fn asked(request: &Request) -> Asked<'_> {
+    // The cluster room reads the map's variable itself, to name it when it is wrong.
+    let map = request
+        .cluster_map
+        .as_ref()
+        .filter(|it| matches!(it.source, Source::Flag(_)));
+    Asked {
+        cluster: request.cluster.as_ref().and_then(|it| it.value.to_str()),
+        cluster_map: map.and_then(|it| it.value.to_str()),
+        num_nodes: request.num_nodes.as_ref().and_then(|it| it.value),
+        node_rank: request.node_rank.is_some(),
+        main_address: request.main_address.is_some(),
+    }
+}
+
+/// How many workers a node shall have, where somebody said so.
+fn workers_asked(request: &Request, selection: &Selection) -> Option<u32> {
+    let open = request.devices.source == Source::Default || request.devices.value == "auto";
+    (!open).then_some(selection.workers)
+}
+
+/// What the workers execute.
+fn program(request: &Request, environ: &Environ) -> Result<Interpreter> {
+    if request.entry() == Entry::Program {
+        let seen = |it: &Path| PathBuf::from(request.seen_by_workers(it.as_os_str()));
+        let files = Files {
+            is_program: &|it| is_program(&seen(it)),
+            exists: &|it| seen(it).exists(),
+        };
+        return plan::find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
+    }
+    let named = request.python.as_ref().map(|it| it.value.as_os_str());
+    let mut found = interpreter(named, environ)?;
+    if request.cwd.is_some() {
+        // It was found from here; the workers start elsewhere.
+        found.path = std::path::absolute(&found.path)?.into();
+    }
+    Ok(found)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+/// The Python that runs scripts.
+pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+    let files = Files {
+        is_program: &is_program,
+        exists: &Path::exists,
+    };
+    let own_binary = std::env::current_exe().ok();
+    plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
+}
