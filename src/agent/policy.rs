@@ -365,3 +365,75 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! The time limit.
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    const GRACE: Duration = Duration::from_secs(30);
+
+    fn running() -> Policy {
+        let settings = Settings {
+            grace: GRACE,
+            linger: Duration::ZERO,
+            limit: Some(LIMIT),
+            keep_daemons: false,
+            handled: vec![Signal::TERM],
+        };
+        let mut policy = Policy::new(1, settings);
+        for input in [Input::Begin, Input::Started(LocalRank(0))] {
+            policy.on(input, Duration::ZERO, &mut Vec::new());
+        }
+        policy
+    }
+
+    fn tick(policy: &mut Policy, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        policy.on(Input::Tick, now, &mut actions);
+        actions
+    }
+
+    #[test]
+    fn at_its_end_comes_the_polite_stop_and_after_the_grace_period_the_hard_one() {
+        let mut policy = running();
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        assert_eq!(tick(&mut policy, LIMIT - Duration::from_nanos(1)), []);
+        let polite = [
+            Action::Send(Signal::TERM, Target::Groups),
+            Action::Send(Signal::CONT, Target::Groups),
+            Action::Tell(Event::Stopping {
+                why: Why::TimeLimit,
+            }),
+        ];
+        assert_eq!(tick(&mut policy, LIMIT), polite);
+        assert_eq!(policy.deadline(), Some(LIMIT + GRACE));
+        let hard = [
+            Action::Tell(Event::Killing),
+            Action::Send(Signal::KILL, Target::Everything),
+        ];
+        assert_eq!(tick(&mut policy, LIMIT + GRACE), hard);
+    }
+
+    #[test]
+    fn it_is_no_failure_of_workers_and_does_not_outlive_them() {
+        let mut policy = running();
+        let mut actions = Vec::new();
+        policy.on(
+            Input::Exited(LocalRank(0), Status::Code(0)),
+            LIMIT / 2,
+            &mut actions,
+        );
+        policy.on(Input::Remaining(false), LIMIT / 2, &mut actions);
+        assert!(policy.done() && tick(&mut policy, LIMIT).is_empty());
+    }
+
+    #[test]
+    fn a_stop_for_another_reason_is_not_delayed() {
+        let mut policy = running();
+        policy.on(Input::Signal(Signal::TERM), Duration::ZERO, &mut Vec::new());
+        assert_eq!(policy.deadline(), Some(GRACE));
+    }
+}

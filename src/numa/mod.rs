@@ -8,6 +8,8 @@ mod tree;
 mod binding;
 mod bound;
 mod system;
+#[cfg(test)]
+mod original;
 
 pub(crate) use binding::Binding;
 pub(crate) use bound::Bound;

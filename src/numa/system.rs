@@ -76,3 +76,39 @@ impl System {
 fn read(root: &Path, path: &str) -> Option<String> {
     fs::read_to_string(root.join(path)).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_below_another_root_are_another_machine() {
+        let root = tempfile::tempdir().unwrap();
+        let node = |it: u32| root.path().join(format!("devices/system/node/node{it}"));
+        for (it, cpus) in [(0, "0-3\n"), (1, "4-7\n")] {
+            fs::create_dir_all(node(it)).unwrap();
+            fs::write(node(it).join("cpulist"), cpus).unwrap();
+        }
+        fs::write(node(0).with_file_name("possible"), "0-1\n").unwrap();
+        let system = System {
+            root: root.path().into(),
+            allowed: CpuSet::parse("0-6").unwrap(),
+        };
+        let bound = system
+            .bind(Binding::Node, &Near::Everywhere(4), &[0, 3])
+            .unwrap();
+        let cpus = bound.cpus.iter().map(ToString::to_string);
+        assert_eq!(cpus.collect::<Vec<_>>(), ["0-3", "4-6"]);
+        assert_eq!(bound.allowed, 7);
+    }
+
+    #[test]
+    fn this_machine_tells_its_cpus() {
+        let system = System::here().unwrap();
+        let bound = system
+            .bind(Binding::Node, &Near::Everywhere(1), &[0])
+            .unwrap();
+        let cpus = &bound.cpus[0];
+        assert!(!cpus.is_empty() && cpus.len() <= system.allowed());
+    }
+}

@@ -113,7 +113,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         isolate: request.isolate,
         hints,
         busy,
-        ignored: request.ignored.clone(),
+        ignored: ignored(request, &cluster),
         environ,
         machine,
     })
@@ -142,6 +142,16 @@ fn check_variables(request: &Request) -> Result<()> {
         bail!("`--env {name}={value}` sets a variable that is the launcher's own\nhint: {way_out}");
     }
     Ok(())
+}
+
+/// Kubeflow's elastic jobs say by torchrun's rendezvous where nodes meet, and there we do.
+fn ignored(request: &Request, cluster: &Cluster) -> Vec<&'static str> {
+    let meeting = cluster.main_address.as_ref().map(|it| &it.source);
+    let obeyed = meeting == Some(&Source::Variable("PET_RDZV_ENDPOINT".to_owned()));
+    let names = request.ignored.iter().copied();
+    names
+        .filter(|it| !(obeyed && it.starts_with("PET_RDZV_")))
+        .collect()
 }
 
 fn own_devices(
