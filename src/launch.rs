@@ -1,18 +1,16 @@
 //! `fabric run`, from what was asked to how it ended.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::accelerator::{self, DeviceRequest, Selection};
-
 use crate::agent::{self, Exit, Inherited, Start};
-use crate::cli::{Entry, Request};
+use crate::cli::Request;
 use crate::cluster::{self, Asked};
 use crate::environ::Environ;
 use crate::placement::Placement;
-use crate::plan::{self, Files, Given, Interpreter, Machine, Plan};
+use crate::plan::{self, Given, Machine, Plan};
 use crate::report;
 use crate::source::Source;
 
@@ -25,7 +23,7 @@ pub(crate) fn run(
 ) -> Result<Exit> {
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
-    let mut reporter = report::Reporter::new(&plan, plan.even_world().0);
+    let mut reporter = report::Reporter::new(&plan);
     reporter.warn();
     if request.dry_run {
         report::say(&plan::describe(request, &plan));
@@ -74,7 +72,7 @@ fn decide(request: &Request, environ: Environ) -> Result<Plan> {
     plan::resolve(Given {
         request,
         cluster,
-        interpreter: program(request, &environ)?,
+        interpreter: plan::program(request, &environ)?,
         bound: bound.transpose()?,
         busy: placement.busy(),
         share,
@@ -104,37 +102,4 @@ fn asked(request: &Request) -> Asked<'_> {
 fn workers_asked(request: &Request, selection: &Selection) -> Option<u32> {
     let open = request.devices.source == Source::Default || request.devices.value == "auto";
     (!open).then_some(selection.workers)
-}
-
-/// What the workers execute.
-fn program(request: &Request, environ: &Environ) -> Result<Interpreter> {
-    if request.entry() == Entry::Program {
-        let seen = |it: &Path| PathBuf::from(request.seen_by_workers(it.as_os_str()));
-        let files = Files {
-            is_program: &|it| is_program(&seen(it)),
-            exists: &|it| seen(it).exists(),
-        };
-        return plan::find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
-    }
-    let named = request.python.as_ref().map(|it| it.value.as_os_str());
-    let mut found = interpreter(named, environ)?;
-    if request.cwd.is_some() {
-        // It was found from here; the workers start elsewhere.
-        found.path = std::path::absolute(&found.path)?.into();
-    }
-    Ok(found)
-}
-
-fn is_program(path: &Path) -> bool {
-    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
-}
-
-/// The Python that runs scripts.
-pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let files = Files {
-        is_program: &is_program,
-        exists: &Path::exists,
-    };
-    let own_binary = std::env::current_exe().ok();
-    plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
 }

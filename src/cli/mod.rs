@@ -18,6 +18,6 @@ mod run;
 mod parse;
 
 pub(crate) use parse::{Command, parse};
-pub(crate) use request::{Entry, Isolation, Request, Said};
+pub(crate) use request::{Entry, Isolation, Request};
 pub(crate) use script::look_at;
 pub(crate) use usage::EXIT_USAGE;

@@ -328,6 +328,8 @@ mod tests {
             devices: Sourced::new("1".into(), Source::Default),
             script: "t.py".into(),
             cluster: Some(Sourced::new("auto".into(), Source::Default)),
+            join_timeout: Sourced::new(Duration::from_secs(900), Source::Default),
+            node_timeout: Sourced::new(Duration::from_secs(15), Source::Default),
             shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
             role: Sourced::new("default".into(), Source::Default),
             run_id: Sourced::new("none".into(), Source::Default),

@@ -13,11 +13,11 @@ use crate::topology::LocalRank;
 /// Columns of the names of facts.
 const LABEL: usize = 14;
 
-/// The whole plan as lines of text: what would run where with which variables, and why. `request` says
-/// where the settings of the run came from.
+/// The whole plan as lines of text: what would run where with which variables, and why; the command and the
+/// variables as a shell takes them. `request` says where the settings of the run came from.
 pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
     let mut text = String::new();
-    for (name, value) in facts(plan).into_iter().chain(settings(request)) {
+    for (name, value) in facts(plan).into_iter().chain(settings(request, plan)) {
         let _ = writeln!(text, "{name:<LABEL$}{value}");
     }
     let world = assumed_world(plan);
@@ -74,8 +74,15 @@ fn options(request: &Request) -> String {
     text
 }
 
-fn settings(request: &Request) -> Vec<(&'static str, String)> {
+fn settings(request: &Request, plan: &Plan) -> Vec<(&'static str, String)> {
     let seconds = |it: &Sourced<Duration>| format!("{} s ({})", it.value.as_secs_f64(), it.source);
+    let grace = Sourced {
+        value: plan.settings.grace,
+        source: match request.shutdown_timeout.value == plan.settings.grace {
+            true => request.shutdown_timeout.source.clone(),
+            false => Source::Derived(format!("how long {} waits before it kills", plan.cluster)),
+        },
+    };
     let handled = &request.signals_to_handle;
     let names: Vec<_> = handled.value.iter().map(ToString::to_string).collect();
     let leftovers = match request.keep_daemons {
@@ -91,7 +98,7 @@ fn settings(request: &Request) -> Vec<(&'static str, String)> {
             "signals",
             format!("{} ({})", names.join(","), handled.source),
         ),
-        ("grace period", seconds(&request.shutdown_timeout)),
+        ("grace period", seconds(&grace)),
         ("time limit", limit),
         ("leftovers", leftovers),
     ];
@@ -111,7 +118,7 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
         let assignment = format!("{}={}", told.name, quoted(&told.value));
         let _ = match told.note.as_str() {
             "" => writeln!(text, "  {assignment}"),
-            note => writeln!(text, "  {assignment:<40} ({note})"),
+            note => writeln!(text, "  {assignment:<40} # {note}"),
         };
     }
     text.push_str("\nvariables of each worker\n");
@@ -123,9 +130,9 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
             let _ = writeln!(text, "    on CPUs {}", bound.cpus[rank as usize]);
         }
     }
-    if plan.num_nodes.value > 1 {
+    if plan.place.count > 1 {
         text.push_str(
-            "  (ranks and sizes as they are if every node has as many workers as this one)\n",
+            "  # ranks and sizes as they are if every launcher starts as many workers as this one\n",
         );
     }
 }
@@ -136,6 +143,8 @@ fn assumed_world(plan: &Plan) -> World {
     World {
         first_rank,
         world_size,
+        first_role_rank: first_rank,
+        role_world_size: world_size,
         port: plan.main_port.value,
         error_dir: Some(plan.machine.temp.join("torchelastic_XXXXXX")),
     }
@@ -244,7 +253,7 @@ variables of every worker, besides your own
   TORCHELASTIC_USE_AGENT_STORE=True
   TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT
   TORCH_NCCL_ASYNC_ERROR_HANDLING=1
-  OMP_NUM_THREADS=4                        (CPUs divided by workers)
+  OMP_NUM_THREADS=4                        # CPUs divided by workers
   PYTORCH_NVML_BASED_CUDA_CHECK=1
   TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_jo
 
@@ -295,7 +304,7 @@ variables of every worker, besides your own
   LT_DEVICES=2
   LT_NUM_NODES=2
   LT_ACCELERATOR=cpu
-  MASTER_ADDR=127.0.0.1                    (instead of your `elsewhere`)
+  MASTER_ADDR=127.0.0.1                    # instead of your `elsewhere`
   MASTER_PORT=29400
   WORLD_SIZE=4
   LOCAL_WORLD_SIZE=2
@@ -310,14 +319,14 @@ variables of every worker, besides your own
   TORCHELASTIC_USE_AGENT_STORE=True
   TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT
   TORCH_NCCL_ASYNC_ERROR_HANDLING=1
-  OMP_NUM_THREADS=3                        (yours, kept)
+  OMP_NUM_THREADS=3                        # yours, kept
   PYTORCH_NVML_BASED_CUDA_CHECK=1
   TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_jo
 
 variables of each worker
   RANK=2 LOCAL_RANK=0 ROLE_RANK=2 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_0.json
   RANK=3 LOCAL_RANK=1 ROLE_RANK=3 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_1.json
-  (ranks and sizes as they are if every node has as many workers as this one)
+  # ranks and sizes as they are if every launcher starts as many workers as this one
 ",
         );
     }

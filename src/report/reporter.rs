@@ -3,18 +3,21 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::cause::bytes;
-use super::clues::Baseline;
+use super::cause::{Memory, bytes};
+use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
 use super::processes::{described, owner};
 use super::refusal;
 use super::summary::Summary;
 use crate::accelerator::Busy;
-use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
+use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::status::Status;
 use crate::topology::LocalRank;
+
+/// Processes left behind that are named one by one.
+const NAMED: usize = 8;
 
 /// Prints a run as it goes and sums it up.
 pub(crate) struct Reporter<'a> {
@@ -24,20 +27,23 @@ pub(crate) struct Reporter<'a> {
     baseline: Baseline,
     /// The first failure that nobody asked for, and the time of day when it was heard of.
     failure: Option<(Status, String)>,
+    /// /dev/shm at that time.
+    shared_memory: Option<Memory>,
     left: Vec<Pid>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(plan: &'a Plan, first_rank: u32) -> Self {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
         let paint = Paint {
             on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
         };
         Self {
             plan,
-            first_rank,
+            first_rank: 0,
             paint,
             baseline: Baseline::default(),
             failure: None,
+            shared_memory: None,
             left: Vec::new(),
         }
     }
@@ -74,7 +80,20 @@ impl<'a> Reporter<'a> {
     }
 
     /// Says what a person wants to know at once.
-    pub(crate) fn hear(&mut self, stamped: &Stamped) {
+    pub(crate) fn hear(&mut self, told: &Told) {
+        match told {
+            Told::Event(stamped) => self.hear_event(stamped),
+            Told::Waiting(text) | Told::Notice(text) => complain(&format!("fabric: {text}\n")),
+            Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Elsewhere(cause) => {
+                complain(&format!(
+                    "fabric: {cause}; ending the workers of this node\n"
+                ));
+            }
+        }
+    }
+
+    fn hear_event(&mut self, stamped: &Stamped) {
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
@@ -91,6 +110,7 @@ impl<'a> Reporter<'a> {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
                     self.failure = Some((status, time_of_day()));
+                    self.shared_memory = shared_memory();
                 }
             }
             Event::Stopping {
@@ -122,7 +142,7 @@ impl<'a> Reporter<'a> {
             outcome,
             first_rank: self.first_rank,
             failed_at: failed_at.unwrap_or_default(),
-            clues: self.baseline.compare(),
+            clues: self.baseline.compare(self.shared_memory),
             refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
@@ -148,7 +168,11 @@ impl<'a> Reporter<'a> {
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
-        let names = described(&self.left);
+        self.left.sort_unstable();
+        let mut names = described(&self.left[..self.left.len().min(NAMED)]);
+        if self.left.len() > NAMED {
+            names.push(format!("and {} more", self.left.len() - NAMED));
+        }
         let linger = span(self.plan.settings.linger);
         complain(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",
