@@ -44,7 +44,7 @@ fn folder() -> tempfile::TempDir {
     write("plain.sh", "#!/bin/sh\n");
     let script = write(
         "tell.sh",
-        "#!/bin/sh\nprintf '%s|' \"$RANK\" \"$0\" \"$@\"; echo\n",
+        "#!/bin/sh\nline=$(printf '%s|' \"$RANK\" \"$0\" \"$@\")\nprintf '%s\\n' \"$line\"\n",
     );
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
     folder
