@@ -12,5 +12,6 @@ mod launch;
 mod peer_env;
 mod failure;
 mod hostlist;
+mod cluster_engines;
 mod ports;
 mod powers;
