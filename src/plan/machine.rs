@@ -1,6 +1,6 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -9,6 +9,7 @@ use nix::unistd::{AccessFlags, access};
 use super::interpreter::{Files, Interpreter, find_interpreter, find_program};
 use crate::cli::{Entry, Request};
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// Facts about the machine and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,8 +55,7 @@ pub(crate) fn program(request: &Request, environ: &Environ) -> Result<Interprete
         };
         return find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
     }
-    let named = request.python.as_ref().map(|it| it.value.as_os_str());
-    let mut found = interpreter(named, environ)?;
+    let mut found = interpreter(request.python.as_ref(), environ)?;
     if request.cwd.is_some() {
         // It was found from here; the workers start elsewhere.
         found.path = std::path::absolute(&found.path)?.into();
@@ -71,7 +71,10 @@ fn is_program(path: &Path) -> bool {
 ///
 /// # Errors
 /// There is none; the text lists where it was looked for.
-pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+pub(crate) fn interpreter(
+    named: Option<&Sourced<OsString>>,
+    environ: &Environ,
+) -> Result<Interpreter> {
     let files = Files {
         is_program: &is_program,
         exists: &Path::exists,

@@ -8,7 +8,7 @@ use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
 use super::processes::{described, owner};
 use super::refusal;
-use super::summary::Summary;
+use super::summary::{Summary, went_well};
 use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
@@ -133,8 +133,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The summary, last of all.
+    /// The summary of a run that did not go well, last of all.
     pub(crate) fn sum_up(&self, outcome: &Outcome) {
+        if went_well(outcome) {
+            return;
+        }
         let refused = outcome.refusal.map(|it| refusal::describe(it, self.plan));
         let failed_at = self.failure.as_ref().map(|(_, at)| at.clone());
         let summary = Summary {
