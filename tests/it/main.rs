@@ -13,3 +13,4 @@ mod peer_env;
 mod failure;
 mod hostlist;
 mod ports;
+mod powers;
