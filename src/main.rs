@@ -12,13 +12,14 @@ mod plan;
 mod rendezvous;
 mod agent;
 mod report;
+mod link;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use accelerator::DeviceRequest;
 use agent::{Exit, Inherited, Start};
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
+        Ok(Command::Link) => own_binary().and_then(|it| link::link(&it)).map(told),
+        Ok(Command::Unlink) => own_binary().and_then(|it| link::unlink(&it)).map(told),
         Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
         Ok(Command::Run(request)) => launch(&request, environ, &inherited, &words),
     };
@@ -58,6 +61,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn told(text: String) -> Exit {
+    report::say(&text);
+    Exit::Code(0)
+}
+
+/// Where this program lies, whatever it was called by.
+fn own_binary() -> Result<PathBuf> {
+    std::env::current_exe().context("failed to find this program's own file")
 }
 
 /// `fabric run`: decide, then do.
@@ -123,7 +136,7 @@ fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Int
         is_program: &is_program,
         exists: &Path::exists,
     };
-    let own_binary = std::env::current_exe().ok();
+    let own_binary = own_binary().ok();
     plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
 }
 

@@ -7,3 +7,4 @@ mod accelerator;
 mod examples;
 mod failure;
 mod ports;
+mod link;
