@@ -13,21 +13,17 @@ mod rendezvous;
 mod agent;
 mod report;
 mod link;
+mod launch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::anyhow;
 
-use accelerator::DeviceRequest;
-use agent::{Exit, Inherited, Start};
-use cli::{Command, Request};
-use cluster::Cluster;
+use agent::{Exit, Inherited};
+use cli::Command;
 use environ::Environ;
-use plan::{Files, Given, Interpreter, Machine, Plan};
-use topology::NodeRank;
 
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
@@ -44,10 +40,10 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
-        Ok(Command::Link) => own_binary().and_then(|it| link::link(&it)).map(told),
-        Ok(Command::Unlink) => own_binary().and_then(|it| link::unlink(&it)).map(told),
+        Ok(Command::Link) => link::link().map(told),
+        Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
-        Ok(Command::Run(request)) => launch(&request, environ, &inherited, &words),
+        Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -68,78 +64,6 @@ fn told(text: String) -> Exit {
     Exit::Code(0)
 }
 
-/// Where this program lies, whatever it was called by.
-fn own_binary() -> Result<PathBuf> {
-    std::env::current_exe().context("failed to find this program's own file")
-}
-
-/// `fabric run`: decide, then do.
-fn launch(
-    request: &Request,
-    environ: Environ,
-    inherited: &Inherited,
-    words: &[OsString],
-) -> Result<Exit> {
-    report::start_log(request.verbosity, &environ);
-    let plan = decide(request, environ)?;
-    if request.dry_run {
-        report::say(&plan::describe(&plan));
-        return Ok(Exit::Code(0));
-    }
-    let mut reporter =
-        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
-    reporter.give_hints();
-    let hosted = (plan.node_rank.value == NodeRank(0))
-        .then(|| agent::host(&plan))
-        .transpose()?;
-    if let Some(hosted) = &hosted {
-        reporter.tell_port(hosted);
-    }
-    let start = Start {
-        inherited,
-        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
-        server: hosted.map(|it| it.server),
-    };
-    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
-    reporter.sum_up(&outcome);
-    Ok(outcome.exit())
-}
-
-/// Everything about what to launch.
-fn decide(request: &Request, environ: Environ) -> Result<Plan> {
-    let devices = DeviceRequest {
-        accelerator: request.accelerator,
-        data_parallel: request.strategy == Some("dp"),
-        devices: &request.devices,
-    };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
-    let cluster = Cluster::plain();
-    let interpreter = interpreter(
-        request.python.as_ref().map(|it| it.value.as_os_str()),
-        &environ,
-    )?;
-    let machine = Machine::look(&environ);
-    plan::resolve(Given {
-        request,
-        cluster,
-        selection,
-        interpreter,
-        machine,
-        environ,
-    })
-}
-
-fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let is_program =
-        |it: &Path| it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok();
-    let files = Files {
-        is_program: &is_program,
-        exists: &Path::exists,
-    };
-    let own_binary = own_binary().ok();
-    plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
-}
-
 /// `fabric consolidate` is the Python original's; this process becomes it. Returns only if that failed.
 fn hand_over(words: &[OsString], environ: &Environ) -> anyhow::Error {
     /// Run by Python: the module by its present or its older name, or one line that says what is missing.
@@ -155,7 +79,7 @@ for name in ('lightning.fabric.cli', 'lightning_fabric.cli'):
         runpy.run_module(name, run_name='fabric.cli')['_main'](prog_name='fabric')
 sys.exit('fabric: `fabric consolidate` is part of Lightning, which ' + sys.executable + ' does not have\\nhint: pip install lightning')
 ";
-    let interpreter = match interpreter(None, environ) {
+    let interpreter = match launch::interpreter(None, environ) {
         Ok(interpreter) => interpreter,
         Err(error) => return error,
     };

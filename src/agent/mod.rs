@@ -35,6 +35,6 @@ pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use host::{Hosted, host};
 pub(crate) use message::Stamped;
-pub(crate) use outcome::{End, Exit, Outcome, Record};
+pub(crate) use outcome::{End, Exit, Outcome, Record, Refusal};
 pub(crate) use run::{Start, run};
 pub(crate) use signals::{Inherited, die_by};

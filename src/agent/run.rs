@@ -63,9 +63,8 @@ pub(crate) fn run(
     inbox
         .listen_for_interrupts(start.inherited)
         .context("failed to listen for Ctrl-C")?;
-    let workers = plan.local_world_size.value;
-    let first_rank = workers * plan.node_rank.value.0;
-    let world_size = workers * plan.num_nodes.value;
+    let workers = plan.workers();
+    let (first_rank, world_size) = plan.even_world();
     let port = start
         .server
         .as_ref()

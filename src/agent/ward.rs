@@ -114,10 +114,7 @@ fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
     if linux::adopt_orphans().is_err() {
         tracing::warn!("processes that leave their group cannot be followed on this kernel");
     }
-    let policy = Policy::new(
-        birth.plan.local_world_size.value,
-        birth.plan.settings.clone(),
-    );
+    let policy = Policy::new(birth.plan.workers(), birth.plan.settings.clone());
     let error_dir = birth.error_dir.map(Into::into);
     let guardian = Guardian::new(
         birth.plan,

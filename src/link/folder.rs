@@ -18,25 +18,25 @@ struct Folder {
     own: PathBuf,
 }
 
-/// Makes `fabric` in the folder of `own_binary` start this program; what was done, for the user.
+/// Makes `fabric` in this program's folder start this program; what was done, for the user.
 ///
 /// # Errors
 /// A file there is not understood, or the folder cannot be written to.
-pub(crate) fn link(own_binary: &Path) -> Result<String> {
-    apply(own_binary, change::link).context("failed to link")
+pub(crate) fn link() -> Result<String> {
+    apply(change::link).context("failed to link")
 }
 
 /// Brings back what `fabric` was before `link`; what was done, for the user.
 ///
 /// # Errors
 /// As for `link`.
-pub(crate) fn unlink(own_binary: &Path) -> Result<String> {
-    apply(own_binary, change::unlink).context("failed to unlink")
+pub(crate) fn unlink() -> Result<String> {
+    apply(change::unlink).context("failed to unlink")
 }
 
 /// What to tell the user whose link was overwritten by `pip install -U lightning`.
-pub(crate) fn overwritten(own_binary: &Path) -> Option<String> {
-    let folder = Folder::of(own_binary).ok()?;
+pub(crate) fn overwritten() -> Option<String> {
+    let folder = Folder::of_this_program().ok()?;
     let fabric = folder.path.join(NAME);
     folder.look().overwritten().then(|| {
         format!(
@@ -47,11 +47,8 @@ pub(crate) fn overwritten(own_binary: &Path) -> Option<String> {
     })
 }
 
-fn apply(
-    own_binary: &Path,
-    decide: fn(Names) -> Result<(Change, &'static str), String>,
-) -> Result<String> {
-    let folder = Folder::of(own_binary)?;
+fn apply(decide: fn(Names) -> Result<(Change, &'static str), String>) -> Result<String> {
+    let folder = Folder::of_this_program()?;
     let (change, words) = decide(folder.look()).map_err(|it| anyhow!(it))?;
     let path = folder.path.display();
     folder
@@ -61,7 +58,9 @@ fn apply(
 }
 
 impl Folder {
-    fn of(own_binary: &Path) -> Result<Self> {
+    /// Where the program's file lies, whatever it was called by.
+    fn of_this_program() -> Result<Self> {
+        let own_binary = std::env::current_exe().context("cannot find this program's own file")?;
         let (Some(path), Some(own)) = (own_binary.parent(), own_binary.file_name()) else {
             bail!("`{}` is no path of a program", own_binary.display());
         };

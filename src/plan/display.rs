@@ -14,6 +14,7 @@ pub(crate) fn describe(plan: &Plan) -> String {
     let nodes = plan.num_nodes.value;
     let facts = [
         ("cluster", plan.cluster.to_owned()),
+        ("launchers", launchers(plan)),
         ("nodes", sourced(&nodes, &plan.num_nodes.source)),
         (
             "node rank",
@@ -58,8 +59,12 @@ pub(crate) fn describe(plan: &Plan) -> String {
     for (name, value) in plan.common_exports(&world) {
         let _ = writeln!(text, "  {name}={}", value.display());
     }
-    for rank in 0..workers {
-        let _ = writeln!(text, "\nvariables of local rank {rank}");
+    for rank in 0..plan.workers() {
+        let _ = writeln!(
+            text,
+            "\nvariables of local rank {}",
+            plan.local_rank(LocalRank(rank))
+        );
         for (name, value) in plan.own_environment(&world, LocalRank(rank)) {
             let _ = writeln!(text, "  {}={}", name.display(), value.display());
         }
@@ -69,13 +74,30 @@ pub(crate) fn describe(plan: &Plan) -> String {
 
 /// The world as it will be if every node has as many workers as this one.
 fn assumed_world(plan: &Plan) -> World {
-    let workers = plan.local_world_size.value;
+    let (first_rank, world_size) = plan.even_world();
     World {
-        first_rank: workers.saturating_mul(plan.node_rank.value.0),
-        world_size: workers.saturating_mul(plan.num_nodes.value),
+        first_rank,
+        world_size,
         port: plan.main_port.value,
         error_dir: Some(plan.machine.temp.join("torchelastic_XXXXXX")),
     }
+}
+
+/// How the launchers of this run share the work.
+fn launchers(plan: &Plan) -> String {
+    let Some(seat) = &plan.seat else {
+        return "one per node".to_owned();
+    };
+    let (rank, world) = (&seat.global_rank, &seat.world_size);
+    let leads = if plan.place.leads {
+        "; serves the store"
+    } else {
+        ""
+    };
+    format!(
+        "one per worker: this is rank {} ({}) of {} ({}){leads}",
+        rank.value, rank.source, world.value, world.source
+    )
 }
 
 fn sourced(value: &impl std::fmt::Display, source: &Source) -> String {

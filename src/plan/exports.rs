@@ -25,7 +25,7 @@ enum From {
     /// The same for all workers.
     Plan(fn(&Plan, &World) -> Value),
     /// Different for each.
-    Worker(fn(&World, LocalRank) -> Value),
+    Worker(fn(&Plan, &World, LocalRank) -> Value),
 }
 
 struct Export {
@@ -50,7 +50,7 @@ const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export 
     }
 }
 
-const fn own(name: &'static str, value: fn(&World, LocalRank) -> Value) -> Export {
+const fn own(name: &'static str, value: fn(&Plan, &World, LocalRank) -> Value) -> Export {
     Export {
         name,
         rule: Rule::Ours,
@@ -68,15 +68,15 @@ const EXPORTS: &[Export] = &[
     ours("LT_PRECISION", |plan, _| plan.precision.map(Into::into)),
     ours("MASTER_ADDR", |plan, _| text(&plan.main_address.value)),
     ours("MASTER_PORT", |_, world| text(world.port)),
-    own("RANK", |world, rank| text(world.first_rank + rank.0)),
-    own("LOCAL_RANK", |_, rank| text(rank)),
+    own("RANK", |_, world, rank| text(world.first_rank + rank.0)),
+    own("LOCAL_RANK", |plan, _, rank| text(plan.local_rank(rank))),
     ours("WORLD_SIZE", |_, world| text(world.world_size)),
     ours("LOCAL_WORLD_SIZE", |plan, _| text(plan.local_world_size.value)),
     ours("GROUP_RANK", |plan, _| text(plan.node_rank.value)),
     ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
     ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
     ours("ROLE_NAME", |_, _| text("default")),
-    own("ROLE_RANK", |world, rank| text(world.first_rank + rank.0)),
+    own("ROLE_RANK", |_, world, rank| text(world.first_rank + rank.0)),
     ours("ROLE_WORLD_SIZE", |_, world| text(world.world_size)),
     ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
@@ -84,7 +84,7 @@ const EXPORTS: &[Export] = &[
     // Exactly `True` makes every worker a client of a store that the launcher serves.
     ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
-    own("TORCHELASTIC_ERROR_FILE", |world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
+    own("TORCHELASTIC_ERROR_FILE", |_, world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
     users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),
     users("OMP_NUM_THREADS", |plan, _| text(threads(plan))),
     // What importing Lightning and torch's compiler leave in the original's own environment.
@@ -129,7 +129,7 @@ impl Plan {
         rank: LocalRank,
     ) -> Vec<(OsString, OsString)> {
         let own = EXPORTS.iter().filter_map(|it| match it.from {
-            From::Worker(value) => Some((it.name.into(), value(world, rank)?)),
+            From::Worker(value) => Some((it.name.into(), value(self, world, rank)?)),
             From::Plan(_) => None,
         });
         own.collect()
@@ -186,9 +186,19 @@ fn handled(plan: &Plan) -> String {
     names.join(",")
 }
 
-/// The CPUs this launcher may use, shared out among its workers.
+/// The CPUs this launcher may use, shared out among its workers. Where it is one of several on its node
+/// and was bound to a part of the CPUs, that part is its own already.
 fn threads(plan: &Plan) -> usize {
-    (plan.machine.cpus / plan.local_world_size.value.max(1) as usize).max(1)
+    let (cpus, bound) = (
+        plan.machine.cpus,
+        plan.machine.cpus < plan.machine.online_cpus,
+    );
+    let sharers = if plan.seat.is_some() && bound {
+        1
+    } else {
+        plan.local_world_size.value
+    };
+    (cpus / sharers.max(1) as usize).max(1)
 }
 
 /// As torch 2.15 names it (`torch/_inductor/runtime/cache_dir_utils.py`).

@@ -11,6 +11,8 @@ use crate::environ::Environ;
 pub(crate) struct Machine {
     /// CPUs this process may use: its affinity and its cgroup's quota, at least 1.
     pub(crate) cpus: usize,
+    /// CPUs that this machine has switched on.
+    pub(crate) online_cpus: usize,
     /// The name the kernel knows this node by; empty where it has none.
     pub(crate) host: String,
     /// The user's name as Python's `getpass.getuser()` finds it.
@@ -29,6 +31,7 @@ impl Machine {
             .and_then(|it| it.into_string().ok());
         Self {
             cpus,
+            online_cpus: online_cpus().unwrap_or(cpus),
             host: host.unwrap_or_default(),
             user: user(environ),
             process_limit: process_limit(),
@@ -49,6 +52,14 @@ fn user(environ: &Environ) -> String {
             entry.map_or_else(|| uid.to_string(), |it| it.name)
         }
     }
+}
+
+fn online_cpus() -> Option<usize> {
+    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+    online
+        .ok()
+        .flatten()
+        .and_then(|it| usize::try_from(it).ok())
 }
 
 fn process_limit() -> Option<u64> {

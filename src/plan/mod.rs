@@ -14,6 +14,8 @@ mod worker;
 mod exports;
 mod resolve;
 mod display;
+#[cfg(test)]
+pub(crate) mod sample;
 
 pub(crate) use display::describe;
 pub(crate) use exports::error_file;

@@ -25,7 +25,5 @@ mod server;
 mod holder;
 
 pub(crate) use holder::holder_of;
-pub(crate) use server::{Running, Server};
-pub(crate) use service::{Client, Event};
+pub(crate) use server::Server;
 pub(crate) use socket::BindError;
-pub(crate) use store::ClientId;

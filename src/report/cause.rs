@@ -67,7 +67,7 @@ fn bus_error(clues: &Clues) -> Option<String> {
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(size, _)| number >= *size) {
-        Some((size, unit)) if number % size == 0 => format!("{} {unit}", number / size),
+        Some((size, unit)) if number.is_multiple_of(*size) => format!("{} {unit}", number / size),
         Some((size, unit)) => format!("{:.1} {unit}", number as f64 / *size as f64),
         None => format!("{number} bytes"),
     }

@@ -2,8 +2,10 @@
 
 mod line;
 mod cause;
+mod fates;
 mod summary;
 mod clues;
+mod refusal;
 mod processes;
 mod reporter;
 mod log;

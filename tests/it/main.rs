@@ -6,5 +6,6 @@ mod cli;
 mod accelerator;
 mod examples;
 mod failure;
+mod hostlist;
 mod ports;
 mod link;
