@@ -102,7 +102,7 @@ impl Outcome {
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
-            Event::Left { .. } | Event::Lingering | Event::Paused => {}
+            Event::Left { .. } | Event::Lingering | Event::Paused | Event::Heard => {}
         }
     }
 
@@ -126,7 +126,9 @@ impl Outcome {
                 self.root_cause()
                     .map_or(1, |(_, end)| end.status.shell_code()),
             ),
-            Some(Why::NotStarted(_) | Why::LauncherGone) => Exit::Code(self.refused_code()),
+            Some(Why::NotStarted(_) | Why::LauncherGone | Why::Elsewhere) => {
+                Exit::Code(self.refused_code())
+            }
         }
     }
 

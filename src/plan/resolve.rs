@@ -77,6 +77,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         main_port: main_port(request, &cluster)?,
         num_nodes,
         node_rank,
+        hardware: selection.hardware(),
         devices: devices(request, seat.as_ref()),
         seat,
         accelerator: request.accelerator.map(|it| it.name()),

@@ -57,7 +57,6 @@ pub(crate) fn given<'r>(
             online_cpus: 8,
             host: "gpu-1".into(),
             user: "jo".into(),
-            process_limit: Some(4096),
             temp: PathBuf::from("/tmp"),
         },
         environ: variables.iter().copied().collect(),

@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) main_address: Sourced<String>,
     /// 0 means a free one; so does a default that is taken, on a single node.
     pub(crate) main_port: Sourced<u16>,
+    /// What the workers of this node train on, in words; `None` where each finds out for itself.
+    pub(crate) hardware: Option<String>,
     /// The `--devices` text, verbatim.
     pub(crate) devices: OsString,
     pub(crate) accelerator: Option<&'static str>,

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::clues::Baseline;
+use super::cause::Memory;
+use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
 use super::processes::described;
 use super::refusal;
@@ -14,6 +15,9 @@ use crate::plan::Plan;
 use crate::status::Status;
 use crate::topology::LocalRank;
 
+/// Processes left behind that are named one by one.
+const NAMED: usize = 8;
+
 /// Prints a run as it goes and sums it up.
 pub(crate) struct Reporter<'a> {
     plan: &'a Plan,
@@ -22,6 +26,8 @@ pub(crate) struct Reporter<'a> {
     baseline: Baseline,
     /// The first failure that nobody asked for, and the time of day when it was heard of.
     failure: Option<(Status, String)>,
+    /// /dev/shm at that time.
+    shared_memory: Option<Memory>,
     left: Vec<Pid>,
 }
 
@@ -36,6 +42,7 @@ impl<'a> Reporter<'a> {
             paint,
             baseline: Baseline::default(),
             failure: None,
+            shared_memory: None,
             left: Vec::new(),
         }
     }
@@ -78,6 +85,7 @@ impl<'a> Reporter<'a> {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
                     self.failure = Some((status, time_of_day()));
+                    self.shared_memory = shared_memory();
                 }
             }
             Event::Stopping {
@@ -106,7 +114,7 @@ impl<'a> Reporter<'a> {
             outcome,
             first_rank: self.first_rank,
             failed_at: failed_at.unwrap_or_default(),
-            clues: self.baseline.compare(),
+            clues: self.baseline.compare(self.shared_memory),
             refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
@@ -124,7 +132,10 @@ impl<'a> Reporter<'a> {
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
-        let names = described(&self.left);
+        let mut names = described(&self.left[..self.left.len().min(NAMED)]);
+        if self.left.len() > NAMED {
+            names.push(format!("and {} more", self.left.len() - NAMED));
+        }
         let linger = span(self.plan.settings.linger);
         complain(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",

@@ -71,6 +71,7 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::Elsewhere) => "stopped because another node failed".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
     }
@@ -137,6 +138,7 @@ impl Summary<'_> {
         for (pid, state) in &self.outcome.stuck {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
+                b'Z' => "dead, but a debugger holds it".to_owned(),
                 state => format!("state {}", char::from(*state)),
             };
             let line = format!("pid {pid} survived SIGKILL ({state})");
