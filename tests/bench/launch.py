@@ -141,7 +141,7 @@ def _field(path, name):
 def _parent(pid):
     try:
         return int(_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
         return None
 
 
