@@ -26,7 +26,7 @@ pub(crate) fn run(
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter = report::Reporter::new(&plan, plan.even_world().0);
+    let mut reporter = report::Reporter::new(&plan);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
     if let Some(hosted) = &hosted {
