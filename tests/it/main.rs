@@ -15,3 +15,4 @@ mod hostlist;
 mod cluster_engines;
 mod ports;
 mod powers;
+mod link;
