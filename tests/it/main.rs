@@ -11,6 +11,7 @@ mod exports;
 mod launch;
 mod peer_env;
 mod failure;
+mod orphans;
 mod hostlist;
 mod cluster_engines;
 mod ports;
