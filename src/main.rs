@@ -6,19 +6,22 @@ mod source;
 mod integer;
 mod environ;
 mod accelerator;
+mod numa;
 mod cluster;
 mod cli;
 mod plan;
 mod rendezvous;
 mod agent;
 mod report;
+mod placement;
+mod link;
 mod launch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{Result, bail};
 
 use agent::{Exit, Inherited};
 use cli::Command;
@@ -39,7 +42,9 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
-        Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
+        Ok(Command::Link) => link::link().map(told),
+        Ok(Command::Unlink) => link::unlink().map(told),
+        Ok(Command::Consolidate(words)) => hand_over(words, &environ),
         Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
     };
     match done {
@@ -56,30 +61,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// `fabric consolidate` is the Python original's; this process becomes it. Returns only if that failed.
-fn hand_over(words: &[OsString], environ: &Environ) -> anyhow::Error {
-    /// Run by Python: the module by its present or its older name, or one line that says what is missing.
-    const CONSOLIDATE: &str = "\
-import importlib.util as u, runpy, sys
-for name in ('lightning.fabric.cli', 'lightning_fabric.cli'):
-    try:
-        found = u.find_spec(name)
-    except ModuleNotFoundError:
-        found = None
-    if found:
-        sys.argv[0] = 'fabric'
-        runpy.run_module(name, run_name='fabric.cli')['_main'](prog_name='fabric')
-sys.exit('fabric: `fabric consolidate` is part of Lightning, which ' + sys.executable + ' does not have\\nhint: pip install lightning')
-";
-    let interpreter = match launch::interpreter(None, environ) {
-        Ok(interpreter) => interpreter,
-        Err(error) => return error,
-    };
+fn told(text: String) -> Exit {
+    report::say(&text);
+    Exit::Code(0)
+}
+
+/// `fabric consolidate`: this process becomes the Python original. Returns only if that failed.
+fn hand_over(words: Vec<OsString>, environ: &Environ) -> Result<Exit> {
+    let interpreter = plan::interpreter(None, environ)?;
     let mut python = std::process::Command::new(&interpreter.path);
-    python.args(["-c", CONSOLIDATE, "consolidate"]).args(words);
-    anyhow!(
-        "failed to run `{}`: {}",
-        interpreter.path.display(),
-        python.exec()
-    )
+    let error = python.args(plan::consolidate(words)).exec();
+    bail!("failed to run `{}`: {error}", interpreter.path.display())
 }

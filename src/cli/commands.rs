@@ -41,7 +41,7 @@ pub(super) fn root(width: usize) -> Command {
                 .action(ArgAction::Version)
                 .help("Show the version and exit"),
         )
-        .subcommands([run(), consolidate(), completions(), man()])
+        .subcommands([run(), consolidate(), completions(), man(), link(), unlink()])
         .mut_subcommands(|it| it.help_template(HELP_TEMPLATE).disable_help_flag(true))
 }
 
@@ -166,6 +166,18 @@ fn man() -> Command {
         .arg(help())
 }
 
+fn link() -> Command {
+    Command::new("link")
+        .about("Let `fabric`, in the folder where this program is installed, be this program")
+        .arg(help())
+}
+
+fn unlink() -> Command {
+    Command::new("unlink")
+        .about("Let `fabric` be Lightning's own again")
+        .arg(help())
+}
+
 fn help() -> Arg {
     Arg::new("help")
         .long("help")
@@ -176,6 +188,9 @@ fn help() -> Arg {
 /// A row of the table as clap has it.
 fn arg(opt: &'static Opt) -> Arg {
     let mut arg = Arg::new(opt.name()).long(opt.name()).help(help_text(opt));
+    if let Some(alias) = opt.alias {
+        arg = arg.visible_alias(&alias[2..]);
+    }
     if let Some(short) = opt.short {
         arg = arg.short(short);
     }
@@ -186,6 +201,7 @@ fn arg(opt: &'static Opt) -> Arg {
         arg = arg.value_name(opt.value_name).value_hint(completion(opt));
     }
     match opt.kind {
+        _ if opt.kind.repeats() => arg.action(ArgAction::Append),
         Kind::Help => arg.action(ArgAction::Help),
         Kind::Flag(_) => arg.action(ArgAction::SetTrue),
         Kind::Count(_) => arg.action(ArgAction::Count),

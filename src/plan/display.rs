@@ -3,20 +3,21 @@
 use std::ffi::OsStr;
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use super::worker::{Plan, World};
-use crate::cli::{Isolation, Request};
+use crate::cli::{Entry, Isolation, Request};
 use crate::source::{Source, Sourced};
 use crate::topology::LocalRank;
 
 /// Columns of the names of facts.
 const LABEL: usize = 14;
 
-/// The whole plan as lines of text: what would run where with which variables, and why. `request` says
-/// where the settings of the run came from.
+/// The whole plan as lines of text: what would run where with which variables, and why; the command and the
+/// variables as a shell takes them. `request` says where the settings of the run came from.
 pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
     let mut text = String::new();
-    for (name, value) in facts(plan).into_iter().chain(settings(request)) {
+    for (name, value) in facts(plan).into_iter().chain(settings(request, plan)) {
         let _ = writeln!(text, "{name:<LABEL$}{value}");
     }
     let world = assumed_world(plan);
@@ -25,6 +26,7 @@ pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
         let removed = removed.join(" ");
         let _ = writeln!(text, "{:<LABEL$}{removed} (an outer launcher's)", "removed");
     }
+    text.push_str(&options(request));
     variables(&mut text, plan, &world);
     for hint in &plan.hints {
         let _ = writeln!(text, "\nhint: {hint}");
@@ -47,30 +49,63 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         ("workers here", sourced(&plan.local_world_size)),
         ("devices", hardware.to_owned()),
         (
-            "interpreter",
+            match plan.entry {
+                Entry::Script | Entry::Module => "interpreter",
+                Entry::Program => "program",
+            },
             format!("{interpreter} ({})", plan.program_source),
         ),
         ("command", command(plan)),
     ]
 }
 
-fn settings(request: &Request) -> Vec<(&'static str, String)> {
-    let seconds =
-        |it: &Sourced<std::time::Duration>| format!("{} s ({})", it.value.as_secs_f64(), it.source);
+/// What was set of our own options, in the order in which it was read.
+fn options(request: &Request) -> String {
+    let mut text = String::new();
+    let others = request.said.iter().filter(|it| it.flag != "--dry-run");
+    for (at, it) in others.enumerate() {
+        let label = if at == 0 { "options" } else { "" };
+        let _ = write!(text, "{label:<LABEL$}{} {}", it.flag, quoted(&it.text));
+        let _ = match &it.source {
+            Source::Flag(_) => writeln!(text),
+            source => writeln!(text, " ({source})"),
+        };
+    }
+    text
+}
+
+fn settings(request: &Request, plan: &Plan) -> Vec<(&'static str, String)> {
+    let seconds = |it: &Sourced<Duration>| format!("{} s ({})", it.value.as_secs_f64(), it.source);
+    let grace = Sourced {
+        value: plan.settings.grace,
+        source: match request.shutdown_timeout.value == plan.settings.grace {
+            true => request.shutdown_timeout.source.clone(),
+            false => Source::Derived(format!("how long {} waits before it kills", plan.cluster)),
+        },
+    };
     let handled = &request.signals_to_handle;
     let names: Vec<_> = handled.value.iter().map(ToString::to_string).collect();
     let leftovers = match request.keep_daemons {
         true => "kept after success (--keep-daemons)".to_owned(),
         false => format!("ended after {}", seconds(&request.linger)),
     };
+    let limit = match request.timeout.value {
+        Duration::ZERO => format!("none ({})", request.timeout.source),
+        _ => seconds(&request.timeout),
+    };
     let mut settings = vec![
         (
             "signals",
             format!("{} ({})", names.join(","), handled.source),
         ),
-        ("grace period", seconds(&request.shutdown_timeout)),
+        ("grace period", seconds(&grace)),
+        ("time limit", limit),
         ("leftovers", leftovers),
     ];
+    if let Some(cwd) = &request.cwd {
+        let directory = format!("{} ({})", cwd.value.display(), cwd.source);
+        settings.push(("directory", directory));
+    }
     if let Some(Isolation::Pid) = request.isolate {
         settings.push(("isolation", "a PID namespace (--isolate)".to_owned()));
     }
@@ -83,7 +118,7 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
         let assignment = format!("{}={}", told.name, quoted(&told.value));
         let _ = match told.note.as_str() {
             "" => writeln!(text, "  {assignment}"),
-            note => writeln!(text, "  {assignment:<40} ({note})"),
+            note => writeln!(text, "  {assignment:<40} # {note}"),
         };
     }
     text.push_str("\nvariables of each worker\n");
@@ -91,10 +126,13 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
         let own = plan.own_environment(world, LocalRank(rank)).into_iter();
         let own = own.map(|(name, value)| format!(" {}={}", name.display(), quoted(&value)));
         let _ = writeln!(text, " {}", own.collect::<String>());
+        if let Some(bound) = &plan.bound {
+            let _ = writeln!(text, "    on CPUs {}", bound.cpus[rank as usize]);
+        }
     }
-    if plan.num_nodes.value > 1 {
+    if plan.place.count > 1 {
         text.push_str(
-            "  (ranks and sizes as they are if every node has as many workers as this one)\n",
+            "  # ranks and sizes as they are if every launcher starts as many workers as this one\n",
         );
     }
 }
@@ -105,6 +143,8 @@ fn assumed_world(plan: &Plan) -> World {
     World {
         first_rank,
         world_size,
+        first_role_rank: first_rank,
+        role_world_size: world_size,
         port: plan.main_port.value,
         error_dir: Some(plan.machine.temp.join("torchelastic_XXXXXX")),
     }
@@ -190,6 +230,7 @@ interpreter   /venv/bin/python3 (VIRTUAL_ENV)
 command       /venv/bin/python3 -u train.py --lr 0.1
 signals       SIGTERM,SIGINT (default)
 grace period  30 s (default)
+time limit    none (default)
 leftovers     ended after 5 s (default)
 
 variables of every worker, besides your own
@@ -212,7 +253,7 @@ variables of every worker, besides your own
   TORCHELASTIC_USE_AGENT_STORE=True
   TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT
   TORCH_NCCL_ASYNC_ERROR_HANDLING=1
-  OMP_NUM_THREADS=4                        (CPUs divided by workers)
+  OMP_NUM_THREADS=4                        # CPUs divided by workers
   PYTORCH_NVML_BASED_CUDA_CHECK=1
   TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_jo
 
@@ -254,6 +295,7 @@ interpreter   /venv/bin/python3 (VIRTUAL_ENV)
 command       /venv/bin/python3 -u train.py --lr 0.1
 signals       SIGTERM,SIGINT (default)
 grace period  30 s (PET_SHUTDOWN_TIMEOUT)
+time limit    none (default)
 leftovers     kept after success (--keep-daemons)
 removed       LT_STRATEGY LT_PRECISION (an outer launcher's)
 
@@ -262,7 +304,7 @@ variables of every worker, besides your own
   LT_DEVICES=2
   LT_NUM_NODES=2
   LT_ACCELERATOR=cpu
-  MASTER_ADDR=127.0.0.1                    (instead of your `elsewhere`)
+  MASTER_ADDR=127.0.0.1                    # instead of your `elsewhere`
   MASTER_PORT=29400
   WORLD_SIZE=4
   LOCAL_WORLD_SIZE=2
@@ -277,14 +319,14 @@ variables of every worker, besides your own
   TORCHELASTIC_USE_AGENT_STORE=True
   TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT
   TORCH_NCCL_ASYNC_ERROR_HANDLING=1
-  OMP_NUM_THREADS=3                        (yours, kept)
+  OMP_NUM_THREADS=3                        # yours, kept
   PYTORCH_NVML_BASED_CUDA_CHECK=1
   TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_jo
 
 variables of each worker
   RANK=2 LOCAL_RANK=0 ROLE_RANK=2 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_0.json
   RANK=3 LOCAL_RANK=1 ROLE_RANK=3 TORCHELASTIC_ERROR_FILE=/tmp/torchelastic_XXXXXX/error_1.json
-  (ranks and sizes as they are if every node has as many workers as this one)
+  # ranks and sizes as they are if every launcher starts as many workers as this one
 ",
         );
     }

@@ -1,8 +1,15 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow};
+use nix::unistd::{AccessFlags, access};
+
+use super::interpreter::{Files, Interpreter, find_interpreter, find_program};
+use crate::cli::{Entry, Request};
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// Facts about the machine and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +42,47 @@ impl Machine {
     }
 }
 
+/// What the workers execute: a Python, or with `--no-python` SCRIPT itself.
+///
+/// # Errors
+/// It is not there; the text says where it was looked for.
+pub(crate) fn program(request: &Request, environ: &Environ) -> Result<Interpreter> {
+    if request.entry() == Entry::Program {
+        let seen = |it: &Path| PathBuf::from(request.seen_by_workers(it.as_os_str()));
+        let files = Files {
+            is_program: &|it| is_program(&seen(it)),
+            exists: &|it| seen(it).exists(),
+        };
+        return find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
+    }
+    let mut found = interpreter(request.python.as_ref(), environ)?;
+    if request.cwd.is_some() {
+        // It was found from here; the workers start elsewhere.
+        found.path = std::path::absolute(&found.path)?.into();
+    }
+    Ok(found)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+}
+
+/// The Python to run scripts with; `named` is what `--python` says.
+///
+/// # Errors
+/// There is none; the text lists where it was looked for.
+pub(crate) fn interpreter(
+    named: Option<&Sourced<OsString>>,
+    environ: &Environ,
+) -> Result<Interpreter> {
+    let files = Files {
+        is_program: &is_program,
+        exists: &Path::exists,
+    };
+    let own_binary = std::env::current_exe().ok();
+    find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
+}
+
 fn user(environ: &Environ) -> String {
     let named = ["LOGNAME", "USER", "LNAME", "USERNAME"]
         .into_iter()
@@ -43,10 +91,25 @@ fn user(environ: &Environ) -> String {
         Some(name) => name.to_owned(),
         None => {
             let uid = nix::unistd::getuid();
-            let entry = nix::unistd::User::from_uid(uid).ok().flatten();
-            entry.map_or_else(|| uid.to_string(), |it| it.name)
+            // The file itself first: the C library would load what answers for it, a fifth of all we do before
+            // the first worker.
+            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let entry = || nix::unistd::User::from_uid(uid).ok().flatten();
+            let name = name_in(&passwd, uid.as_raw()).map(str::to_owned);
+            let name = name.or_else(|| entry().map(|it| it.name));
+            name.unwrap_or_else(|| uid.to_string())
         }
     }
+}
+
+/// The first name with this number in the text of /etc/passwd (passwd(5)).
+fn name_in(passwd: &str, uid: u32) -> Option<&str> {
+    let number = uid.to_string();
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
+        (uid == number).then_some(name)
+    })
 }
 
 fn online_cpus() -> Option<usize> {
@@ -68,6 +131,20 @@ fn temp(environ: &Environ) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-fn is_writable_directory(path: &std::path::Path) -> bool {
-    path.is_dir() && nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+fn is_writable_directory(path: &Path) -> bool {
+    path.is_dir() && access(path, AccessFlags::W_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\n\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1000:7::/:\n";
+        assert_eq!(name_in(passwd, 0), Some("root"));
+        assert_eq!(name_in(passwd, 1000), Some("ann"));
+        assert_eq!(name_in(passwd, 7), None);
+        assert_eq!(name_in("", 0), None);
+    }
 }

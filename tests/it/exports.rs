@@ -159,7 +159,10 @@ fn what_the_launcher_decides_wins_over_what_the_user_exported() {
         ),
         ("PYTORCH_NVML_BASED_CUDA_CHECK", "1"),
     ];
+    // Without it that many of torchrun's variables would make this a worker of torchrun.
     let options = [
+        "--cluster",
+        "none",
         "--accelerator",
         "cpu",
         "--strategy",

@@ -87,7 +87,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn a_worker_sees_the_same_as_under_the_original() {
-    let mut differing = BTreeSet::new();
+    let mut differing = BTreeMap::new();
     for case in CASES {
         let port = free_port().to_string();
         let original = test_python().with_file_name("fabric");
@@ -111,8 +111,9 @@ fn a_worker_sees_the_same_as_under_the_original() {
             }
         }
     }
-    let meant: BTreeSet<String> = MEANT.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(differing, meant);
+    let names: BTreeSet<&str> = differing.keys().map(String::as_str).collect();
+    let meant: BTreeSet<&str> = MEANT.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, meant, "{differing:#?}");
 }
 
 #[test]
@@ -143,23 +144,16 @@ fn seen(run: Fabric, case: &Case, port: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Names that only one of the two has, or with another value.
-fn differing_variables(theirs: &Value, ours: &Value) -> Vec<String> {
-    let read =
-        |it: &Value| -> BTreeMap<String, String> { serde_json::from_value(it.clone()).unwrap() };
+/// Variables that only one of the two has, or with another value: theirs and ours.
+fn differing_variables(theirs: &Value, ours: &Value) -> BTreeMap<String, [Option<String>; 2]> {
+    let read = |it: &Value| -> BTreeMap<String, String> {
+        let mut variables: BTreeMap<_, _> = serde_json::from_value(it.clone()).unwrap();
+        variables.remove("FABRIC_TEST_RUN");
+        variables
+    };
     let (theirs, ours) = (read(theirs), read(ours));
     let names: BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
-    let differing = names
-        .into_iter()
-        .filter(|name| *name != "FABRIC_TEST_RUN" && theirs.get(*name) != ours.get(*name));
-    differing
-        .map(|name| {
-            println!(
-                "{name}: {:?} under the original, {:?} here",
-                theirs.get(name),
-                ours.get(name)
-            );
-            name.clone()
-        })
-        .collect()
+    let both = |name: &String| [theirs.get(name).cloned(), ours.get(name).cloned()];
+    let pairs = names.into_iter().map(|it| (it.clone(), both(it)));
+    pairs.filter(|(_, [theirs, ours])| theirs != ours).collect()
 }
