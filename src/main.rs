@@ -27,7 +27,7 @@ use agent::{Exit, Inherited};
 use cli::Command;
 use environ::Environ;
 
-/// The unwinder comes with the program: one shared library less to load at every start.
+// The unwinder comes with the program: one shared library less to load at every start.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
 unsafe extern "C" {}
