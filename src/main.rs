@@ -12,6 +12,7 @@ mod plan;
 mod rendezvous;
 mod agent;
 mod report;
+mod inspect;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -25,6 +26,7 @@ use agent::{Exit, Inherited, Start};
 use cli::{Command, Request};
 use cluster::Cluster;
 use environ::Environ;
+use inspect::doctor;
 use plan::{Files, Given, Interpreter, Machine, Plan};
 use topology::NodeRank;
 
@@ -44,6 +46,12 @@ fn main() -> ExitCode {
             Ok(Exit::Code(0))
         }
         Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
+        Ok(Command::Ps(asked)) => list(&asked, &environ),
+        Ok(Command::Doctor(asked)) => Ok(examine(&asked, environ)),
+        Ok(Command::Stop(asked)) => inspect::stop(&asked).map(|text| {
+            report::say(&text);
+            Exit::Code(0)
+        }),
         Ok(Command::Run(request)) => launch(&request, environ, &inherited, &words),
     };
     match done {
@@ -73,8 +81,9 @@ fn launch(
         report::say(&plan::describe(&plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter =
-        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
+    let first_rank = plan.local_world_size.value * plan.node_rank.value.0;
+    let mut reporter = report::Reporter::new(&plan, first_rank);
+    let mut board = inspect::Board::new(&plan, first_rank);
     reporter.give_hints();
     let hosted = (plan.node_rank.value == NodeRank(0))
         .then(|| agent::host(&plan))
@@ -87,9 +96,50 @@ fn launch(
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         server: hosted.map(|it| it.server),
     };
-    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
+    let outcome = agent::run(&plan, start, &mut |it| {
+        reporter.hear(it);
+        board.hear(it);
+    })?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())
+}
+
+/// `fabric ps`.
+fn list(asked: &cli::Ps, environ: &Environ) -> Result<Exit> {
+    let output = report::output(environ);
+    let screen = inspect::Screen {
+        print: &mut |text| report::say(text),
+        paint: output.paint,
+        clears: output.clears,
+    };
+    inspect::ps(asked, screen).map(|()| Exit::Code(0))
+}
+
+/// `fabric doctor`: the same decisions as for a launch, and then a look around instead of a start.
+fn examine(asked: &cli::Doctor, environ: Environ) -> Exit {
+    let output = report::output(&environ);
+    let (plan, refusal) = match decide(&asked.request, environ.clone()) {
+        Ok(plan) => (Some(plan), None),
+        Err(error) => {
+            let modest = asked.request.on_one_cpu();
+            (
+                decide(&modest, environ.clone()).ok(),
+                Some(format!("{error:#}")),
+            )
+        }
+    };
+    let facts = doctor::gather(doctor::Case {
+        request: &asked.request,
+        environ,
+        refusal,
+        plan,
+    });
+    let found = doctor::examine(&facts);
+    report::say(&match asked.json {
+        true => doctor::json(&found),
+        false => doctor::text(&found, output.paint),
+    });
+    Exit::Code(u8::from(doctor::count(&found, doctor::Level::Bad) > 0))
 }
 
 /// Everything about what to launch.

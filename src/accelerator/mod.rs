@@ -9,11 +9,13 @@ mod refusal;
 mod selection;
 mod visible;
 mod nvidia;
+mod occupancy;
 mod amd;
 mod probe;
 #[cfg(test)]
 mod original;
 
 pub(crate) use choice::Accelerator;
+pub(crate) use occupancy::{Gpu, Occupancy, occupancy};
 pub(crate) use probe::probe;
 pub(crate) use selection::{DeviceRequest, Selection};

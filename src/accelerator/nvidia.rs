@@ -16,8 +16,13 @@ pub(super) fn gpus(names: bool) -> Result<Gpus, String> {
     gpus_of(&LIBRARIES.map(OsStr::new), names)
 }
 
+/// The driver's library, ready to be asked; an error as of [`gpus`].
+pub(super) fn load() -> Result<Nvml, String> {
+    load_first(&LIBRARIES.map(OsStr::new))
+}
+
 fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<Gpus, String> {
-    let nvml = load(libraries)?;
+    let nvml = load_first(libraries)?;
     let count = nvml.device_count().map_err(|error| told(&error))?;
     let mut gpus = Gpus {
         count,
@@ -31,7 +36,7 @@ fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<Gpus, String> {
     Ok(gpus)
 }
 
-fn load(libraries: &[&OsStr]) -> Result<Nvml, String> {
+fn load_first(libraries: &[&OsStr]) -> Result<Nvml, String> {
     for library in libraries {
         match Nvml::builder().lib_path(library).init() {
             Ok(nvml) => return Ok(nvml),

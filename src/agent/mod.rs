@@ -31,9 +31,11 @@ mod ward;
 mod host;
 mod run;
 
+pub(crate) use descendants::{Process, look_up};
 pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use host::{Hosted, host};
+pub(crate) use linux::PidFd;
 pub(crate) use message::Stamped;
 pub(crate) use outcome::{End, Exit, Outcome, Record};
 pub(crate) use run::{Start, run};

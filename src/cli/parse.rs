@@ -2,7 +2,8 @@
 //!
 //! Before the command click's grammar for a group holds: options end at the first other word, unknown
 //! ones are errors, one `--` is skipped. After it, `run` has click's grammar of its own, `consolidate` takes
-//! everything as it is, and the commands that only we have are clap's.
+//! everything as it is, and of the commands that only we have `doctor` reads the words of a `run` and
+//! the others are clap's.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,6 +18,7 @@ use crate::integer::Integer;
 
 use super::commands;
 use super::hint::{self, Look};
+use super::queries::{Doctor, Ps, Stop};
 use super::repr::repr;
 use super::request::Request;
 use super::run;
@@ -27,6 +29,9 @@ use super::usage::{Form, Usage};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     Run(Box<Request>),
+    Doctor(Box<Doctor>),
+    Ps(Ps),
+    Stop(Stop),
     /// To print a text on stdout: help, version, completions, the man page.
     Show(String),
     /// `fabric consolidate` with these words, for the Python original.
@@ -57,6 +62,10 @@ pub(crate) fn parse(
         Some("run") => Ok(match run::parse(words, environ, look)? {
             Some(request) => Command::Run(Box::new(request)),
             None => Command::Show(commands::run_help(width)),
+        }),
+        Some("doctor") => Ok(match run::parse_doctor(words, environ, look)? {
+            Some(doctor) => Command::Doctor(Box::new(doctor)),
+            None => Command::Show(commands::doctor_help(width)),
         }),
         Some("consolidate") => Ok(Command::Consolidate(words.into())),
         Some(known) if commands::names().iter().any(|it| it == known) => own(name, words, width),
@@ -175,14 +184,25 @@ fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Comman
             };
         }
     };
-    let shell = |matches: &ArgMatches| matches.get_one::<Shell>("shell").copied();
-    Ok(Command::Show(match matches.subcommand() {
-        Some(("completions", matches)) => {
-            let shell = shell(matches).expect("clap asks for it");
-            commands::completion_script(shell)
+    Ok(match matches.subcommand() {
+        Some(("ps", asked)) => Command::Ps(Ps {
+            json: asked.get_flag("json"),
+            watch: asked.get_one("watch").copied(),
+        }),
+        Some(("stop", asked)) => Command::Stop(Stop {
+            launch: *required(asked, "launch"),
+            now: asked.get_flag("now"),
+        }),
+        Some(("completions", asked)) => {
+            let shell: &Shell = required(asked, "shell");
+            Command::Show(commands::completion_script(*shell))
         }
-        _ => commands::man_page(),
-    }))
+        _ => Command::Show(commands::man_page()),
+    })
+}
+
+fn required<'m, T: Clone + Send + Sync + 'static>(asked: &'m ArgMatches, name: &str) -> &'m T {
+    asked.get_one(name).expect("clap asks for it")
 }
 
 /// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.

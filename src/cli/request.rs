@@ -45,3 +45,14 @@ pub(crate) struct Request {
     /// `-v` raises, `-q` lowers.
     pub(crate) verbosity: i8,
 }
+
+impl Request {
+    /// The same but for what it asks of devices, which every machine can give.
+    pub(crate) fn on_one_cpu(&self) -> Self {
+        Self {
+            accelerator: Some(Accelerator::Cpu),
+            devices: Sourced::new("1".into(), self.devices.source.clone()),
+            ..self.clone()
+        }
+    }
+}

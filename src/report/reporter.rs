@@ -153,6 +153,25 @@ pub(crate) fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// What standard output can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Output {
+    pub(crate) paint: Paint,
+    /// A terminal whose screen can be cleared.
+    pub(crate) clears: bool,
+}
+
+/// Looks at standard output.
+pub(crate) fn output(environ: &Environ) -> Output {
+    let terminal = io::stdout().is_terminal();
+    Output {
+        paint: Paint {
+            on: terminal && colours_wanted(environ),
+        },
+        clears: terminal && environ.get("TERM") != Some(OsStr::new("dumb")),
+    }
+}
+
 /// NO_COLOR (no-color.org) and a dumb terminal want none.
 pub(super) fn colours_wanted(environ: &Environ) -> bool {
     environ.text("NO_COLOR").is_none() && environ.get("TERM") != Some(OsStr::new("dumb"))

@@ -14,7 +14,7 @@ os.write(1, (" ".join(os.environ.get(name, "unset") for name in names) + "\n").e
 "#;
 
 /// The directory of the stand-in driver library, compiled once.
-fn stand_in() -> &'static Path {
+pub(crate) fn stand_in() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvml");

@@ -7,3 +7,5 @@ mod accelerator;
 mod examples;
 mod failure;
 mod ports;
+mod launches;
+mod doctor;

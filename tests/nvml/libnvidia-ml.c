@@ -3,6 +3,7 @@
  * FAKE_NVML_DEVICES     the number of GPUs; "no-driver" for a driver that is not loaded
  * FAKE_NVML_PARTITIONS  partitions (MIG devices) per GPU, none if unset
  * FAKE_NVML_MARKER      a file that is created when the library is loaded
+ * FAKE_NVML_USERS       processes on them, see below
  *
  * GPU 3 has the UUID GPU-00000003-..., its partition 1 has MIG-00000003-0001-....
  * Without the variables the macros of the same names count. */
@@ -69,4 +70,69 @@ int nvmlDeviceGetUUID(handle device, char *uuid, unsigned length) {
         ? snprintf(uuid, length, "GPU-%08x-0000-4000-8000-000000000000", gpu)
         : snprintf(uuid, length, "MIG-%08x-%04x-5000-8000-000000000000", gpu, within - 1);
     return written < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+/* Who uses what: every GPU has 80 GiB; each entry of FAKE_NVML_USERS, "GPU:PID:MIB" with blanks between them,
+ * is a process on one. A GPU with a process is busy for 90 percent of the time, another for none. */
+#define MIB (1024ull * 1024)
+
+struct memory { unsigned version; unsigned long long total, reserved, free, used; };
+struct process { unsigned pid; unsigned long long used; unsigned instance, compute; };
+struct utilization { unsigned gpu, memory; };
+struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
+
+/* The processes of a GPU, as many as there are; the first `room` of them are filled in. */
+static unsigned users(handle device, struct process *found, unsigned room) {
+    unsigned gpu = number(device) / 100 - 1, count = 0, on, pid, mib;
+    const char *rest = setting("FAKE_NVML_USERS", "");
+    for (int length; sscanf(rest, " %u:%u:%u%n", &on, &pid, &mib, &length) == 3; rest += length) {
+        if (on != gpu) continue;
+        if (count < room) found[count] = (struct process){pid, mib * MIB, 0, 0};
+        count++;
+    }
+    return count;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process *found) {
+    unsigned room = *count;
+    *count = users(device, found, room);
+    return *count <= room ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(handle device, struct memory *memory) {
+    struct process found[64];
+    unsigned count = users(device, found, 64);
+    memory->total = 80 * 1024 * MIB;
+    memory->used = 0;
+    for (unsigned nth = 0; nth < count; nth++) memory->used += found[nth].used;
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(handle device, struct utilization *utilization) {
+    utilization->gpu = users(device, NULL, 0) > 0 ? 90 : 0;
+    utilization->memory = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetName(handle device, char *name, unsigned length) {
+    (void)device;
+    snprintf(name, length, "Make-believe H200");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPciInfo_v3(handle device, struct pci *pci) {
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:%02X:00.0", number(device) / 100);
+    return SUCCESS;
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned length) {
+    snprintf(version, length, "580.65.06");
+    return SUCCESS;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    *version = 13010;
+    return SUCCESS;
 }
