@@ -358,6 +358,7 @@ mod tests {
         for opt in OPTIONS {
             assert!(page.contains(opt.flag), "{}", opt.flag);
         }
+        assert!(page.contains("fabric doctor") && page.contains("fabric stop"));
         assert!(page.contains("fabric completions") && !page.contains("fabric-run(1)"));
     }
 
@@ -391,5 +392,7 @@ mod tests {
             "fsdp"
         );
         assert_eq!(complete("fabric comp", "comp", "fabric"), "completions");
+        assert_eq!(complete("fabric doc", "doc", "fabric"), "doctor");
+        assert_eq!(complete("fabric doctor --js", "--js", "doctor"), "--json");
     }
 }

@@ -276,6 +276,39 @@ mod tests {
     }
 
     #[test]
+    fn launches_are_asked_for_and_stopped() {
+        let ps = |json, watch: Option<u64>| {
+            let watch = watch.map(std::time::Duration::from_secs);
+            Ok(Command::Ps(Ps { json, watch }))
+        };
+        assert_eq!(parse_line("ps"), ps(false, None));
+        assert_eq!(parse_line("ps --json --watch"), ps(true, Some(2)));
+        assert_eq!(parse_line("ps --watch 5"), ps(false, Some(5)));
+        for wrong in [
+            "ps --watch 0",
+            "ps --watch nan",
+            "ps x",
+            "stop",
+            "stop -1",
+            "stop 0",
+        ] {
+            assert!(parse_line(wrong).is_err(), "{wrong}");
+        }
+        let stop = |now| Ok(Command::Stop(Stop { launch: 4711, now }));
+        assert_eq!(parse_line("stop 4711"), stop(false));
+        assert_eq!(parse_line("stop --now 4711"), stop(true));
+    }
+
+    #[test]
+    fn the_doctor_gets_its_request() {
+        let Ok(Command::Doctor(doctor)) = parse_line("doctor --json --devices 2") else {
+            panic!("not the doctor");
+        };
+        assert!(doctor.json && doctor.request.script.is_empty());
+        check_shown("doctor --help", "Usage: fabric doctor [OPTIONS] [SCRIPT");
+    }
+
+    #[test]
     fn consolidate_is_handed_through() {
         let words = ["--help", "--", "dir"].map(OsString::from).to_vec();
         assert_eq!(
@@ -289,6 +322,10 @@ mod tests {
         check_refused(
             "completion",
             &format!("{USAGE}No such command 'completion'. Did you mean 'completions'?\n"),
+        );
+        check_refused(
+            "doktor",
+            &format!("{USAGE}No such command 'doktor'. Did you mean 'doctor'?\n"),
         );
         check_refused(
             "--versio",

@@ -92,6 +92,8 @@ pub(crate) struct Network {
     pub(crate) own_addresses: Vec<IpAddr>,
     /// Our end of the way there.
     pub(crate) local_end: Option<IpAddr>,
+    /// Our end of the way out of this network, where there is one.
+    pub(crate) outer_end: Option<IpAddr>,
     pub(crate) port: Port,
 }
 

@@ -33,9 +33,18 @@ impl<'a> Scene<'a> {
 
     /// The interface that leads to the main address.
     fn lead(&self) -> Option<&Interface> {
-        let end = self.network.local_end?;
+        self.interface(self.network.local_end?)
+    }
+
+    /// The interface that leads to everywhere else.
+    fn outer(&self) -> Option<&Interface> {
+        self.interface(self.network.outer_end?)
+    }
+
+    /// The interface that has this address.
+    fn interface(&self, address: IpAddr) -> Option<&Interface> {
         let mut interfaces = self.network.interfaces.iter();
-        interfaces.find(|it| it.addresses.contains(&end))
+        interfaces.find(|it| it.addresses.contains(&address))
     }
 
     /// Interfaces that could lead to other nodes.
@@ -75,14 +84,9 @@ pub(super) fn address(facts: &Facts) -> Vec<Finding> {
     if scene.several_nodes() && found[0].is_loopback() {
         return vec![trap(&scene, found[0])];
     }
-    let own = |it: &IpAddr| {
-        scene
-            .network
-            .interfaces
-            .iter()
-            .any(|at| at.addresses.contains(it))
-    };
-    let here = found.iter().any(|it| it.is_loopback() || own(it));
+    let here = found
+        .iter()
+        .any(|it| it.is_loopback() || scene.interface(*it).is_some());
     let lead = scene.lead().map_or_else(
         || "no interface leads there".to_owned(),
         |it| format!("{} leads there", it.name),
@@ -141,16 +145,13 @@ fn trap(scene: &Scene<'_>, address: IpAddr) -> Finding {
     Finding::bad("main address", what, advice(scene))
 }
 
-/// Where this is node 0, the address to give is one of its own.
+/// Where this is node 0, the address to give is one of its own: most likely that of the default route.
 fn advice(scene: &Scene<'_>) -> String {
-    let usable = |it: &&IpAddr| it.is_ipv4() && !it.is_loopback();
-    let outward = scene.outward();
-    let mut own = outward
-        .iter()
-        .filter_map(|it| Some((it.addresses.iter().find(usable)?, &it.name)));
-    match own.next() {
-        Some((address, name)) if scene.is_main_node() => format!(
-            "give an address of this machine that the other nodes reach, on every node: perhaps --main-address {address} ({name})"
+    let own = scene.network.outer_end;
+    match own.and_then(|it| Some((it, scene.interface(it)?))) {
+        Some((address, interface)) if scene.is_main_node() => format!(
+            "give an address of this machine that the other nodes reach, on every node: perhaps --main-address {address} ({})",
+            interface.name
         ),
         _ => "give node 0's IP address with --main-address, on every node".to_owned(),
     }
@@ -251,10 +252,8 @@ fn unchosen(scene: &Scene<'_>, unset: &[&str]) -> Option<Finding> {
         return None;
     }
     let names: Vec<&str> = outward.iter().map(|it| it.name.as_str()).collect();
-    let best = scene
-        .lead()
-        .filter(|it| !it.loopback)
-        .map_or("NAME", |it| &it.name);
+    let best = scene.lead().filter(|it| !it.loopback);
+    let best = best.or_else(|| scene.outer()).map_or("NAME", |it| &it.name);
     let exports: Vec<String> = unset.iter().map(|it| format!("{it}={best}")).collect();
     let what = format!(
         "NCCL and Gloo choose among {} by rules of their own",
@@ -279,7 +278,178 @@ fn own_name(scene: &Scene<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::{OnPath, System};
+    use super::super::finding::Level;
     use super::*;
+    use crate::accelerator::Selection;
+    use crate::cli::Request;
+    use crate::cluster::Cluster;
+    use crate::integer::Integer;
+    use crate::plan::{Given, Interpreter, Machine, resolve};
+
+    /// Node `rank` of two, with eth0, docker0 and loopback, whose main address `node-0` is `address`.
+    fn facts(rank: &str, address: &str, change: impl FnOnce(&mut Network)) -> Facts {
+        let request = Request {
+            num_nodes: Integer::parse("2"),
+            node_rank: Integer::parse(rank),
+            main_address: Some("node-0".into()),
+            ..Request::default()
+        };
+        let plan = resolve(Given {
+            request: &request,
+            cluster: Cluster::plain(),
+            selection: Selection {
+                workers: 1,
+                kind: None,
+                devices: None,
+                hint: None,
+            },
+            interpreter: Interpreter {
+                path: "python3".into(),
+                source: String::new(),
+            },
+            machine: Machine {
+                cpus: 2,
+                host: "box".to_owned(),
+                user: String::new(),
+                process_limit: None,
+                temp: "/tmp".into(),
+            },
+            environ: Environ::default(),
+        });
+        let interface = |name: &str, address: &str| Interface {
+            name: name.to_owned(),
+            addresses: vec![address.parse().unwrap()],
+            loopback: name == "lo",
+        };
+        let mut network = Network {
+            interfaces: vec![
+                interface("docker0", "172.17.0.1"),
+                interface("eth0", "10.0.0.5"),
+                interface("lo", "127.0.0.1"),
+            ],
+            addresses: Ok(vec![address.parse().unwrap()]),
+            hosts_line: None,
+            own_addresses: vec!["10.0.0.5".parse().unwrap()],
+            local_end: Some("10.0.0.5".parse().unwrap()),
+            outer_end: Some("10.0.0.5".parse().unwrap()),
+            port: Port::Free,
+        };
+        change(&mut network);
+        Facts {
+            refusal: None,
+            plan: Some(plan.unwrap()),
+            accelerator: None,
+            environ: Environ::default(),
+            python: None,
+            gpus: Err("none".to_owned()),
+            gpu_nodes: Vec::new(),
+            gpu_users: Vec::new(),
+            visible_gpus: (0, None),
+            system: System::default(),
+            network: Some(network),
+            on_path: OnPath::Nothing,
+        }
+    }
+
+    #[track_caller]
+    fn check(found: Vec<Finding>, level: Level, says: &str) {
+        let texts = found.iter().map(|it| {
+            let way_out = it.way_out.as_deref().unwrap_or_default();
+            (it.level, format!("{} -> {way_out}", it.what))
+        });
+        let texts: Vec<(Level, String)> = texts.collect();
+        let fits = texts.iter().any(|it| it.0 == level && it.1.contains(says));
+        assert!(fits, "no {level:?} `{says}` in {texts:?}");
+    }
+
+    fn nothing(_: &mut Network) {}
+
+    #[test]
+    fn the_main_address_is_node_0s_and_nobody_elses() {
+        let at = |rank, to| address(&facts(rank, to, nothing));
+        check(
+            at("0", "10.0.0.5"),
+            Level::Ok,
+            "`node-0` is 10.0.0.5; eth0 leads there",
+        );
+        check(
+            at("1", "10.0.0.9"),
+            Level::Ok,
+            "`node-0` is 10.0.0.9; eth0 leads there",
+        );
+        check(
+            at("0", "10.0.0.9"),
+            Level::Warn,
+            "none of this machine's, though this is node 0",
+        );
+        check(
+            at("1", "10.0.0.5"),
+            Level::Warn,
+            "this machine's, though this is not node 0",
+        );
+    }
+
+    #[test]
+    fn a_loopback_address_is_a_trap_with_the_way_out_of_this_node() {
+        let with_line = |it: &mut Network| it.hosts_line = Some("127.0.1.1 node-0".to_owned());
+        let at = |rank| address(&facts(rank, "127.0.1.1", with_line));
+        check(
+            at("0"),
+            Level::Bad,
+            "by the line `127.0.1.1 node-0` of /etc/hosts",
+        );
+        check(
+            at("0"),
+            Level::Bad,
+            "perhaps --main-address 10.0.0.5 (eth0)",
+        );
+        check(at("1"), Level::Bad, "give node 0's IP address");
+    }
+
+    #[test]
+    fn an_address_that_leads_nowhere_is_bad() {
+        let unknown = |it: &mut Network| it.addresses = Err("no such name".to_owned());
+        check(
+            address(&facts("0", "10.0.0.9", unknown)),
+            Level::Bad,
+            "no such name",
+        );
+        let lost = |it: &mut Network| it.local_end = None;
+        check(
+            address(&facts("1", "10.0.0.9", lost)),
+            Level::Bad,
+            "no interface leads there",
+        );
+    }
+
+    #[test]
+    fn a_silent_port_is_a_warning_for_node_0_may_come_yet() {
+        let silent = |it: &mut Network| it.port = Port::Silent("timed out".to_owned());
+        check(
+            port(&facts("1", "10.0.0.9", silent)),
+            Level::Warn,
+            "firewalls",
+        );
+    }
+
+    #[test]
+    fn several_interfaces_and_a_name_of_loopback_are_worth_a_warning() {
+        let found = choice_of_interface(&facts("0", "10.0.0.5", nothing));
+        let export = "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0";
+        check(found, Level::Warn, export);
+        let named = |it: &mut Network| it.own_addresses = vec!["127.0.1.1".parse().unwrap()];
+        let found = choice_of_interface(&facts("0", "10.0.0.5", named));
+        check(found, Level::Warn, "its own name `box` is 127.0.1.1");
+        let mut alone = facts("0", "10.0.0.5", |it| drop(it.interfaces.remove(0)));
+        assert_eq!(choice_of_interface(&alone), []);
+        alone.environ = [("GLOO_SOCKET_IFNAME", "eth1")].into_iter().collect();
+        check(
+            choice_of_interface(&alone),
+            Level::Bad,
+            "GLOO_SOCKET_IFNAME=eth1 names none",
+        );
+    }
 
     #[test]
     fn interfaces_are_chosen_as_nccl_and_gloo_do() {

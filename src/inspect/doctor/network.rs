@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ use crate::report::described;
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
 const NODE_PATIENCE: Duration = Duration::from_secs(3);
 
+/// An address of no network that anybody is in (RFC 5737): the default route leads there.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
 /// A look at the network with the eyes of this launch.
 pub(super) fn look(plan: &Plan) -> Network {
     let addresses = resolve(&plan.main_address.value);
@@ -29,6 +32,7 @@ pub(super) fn look(plan: &Plan) -> Network {
         hosts_line: hosts_line(&plan.main_address.value),
         own_addresses: resolve(&plan.machine.host).unwrap_or_default(),
         local_end: first.and_then(local_end),
+        outer_end: local_end(ELSEWHERE),
         port: port(plan, first),
         addresses,
     }
