@@ -13,22 +13,17 @@ mod rendezvous;
 mod agent;
 mod report;
 mod inspect;
+mod launch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 
-use accelerator::DeviceRequest;
-use agent::{Exit, Inherited, Start};
-use cli::{Command, Request};
-use cluster::Cluster;
+use agent::{Exit, Inherited};
+use cli::Command;
 use environ::Environ;
-use inspect::doctor;
-use plan::{Files, Given, Interpreter, Machine, Plan};
-use topology::NodeRank;
 
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
@@ -45,14 +40,17 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
-        Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
-        Ok(Command::Ps(asked)) => list(&asked, &environ),
-        Ok(Command::Doctor(asked)) => Ok(examine(&asked, environ)),
+        Ok(Command::Consolidate(words)) => hand_over(words, &environ),
+        Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
+        Ok(Command::Doctor(asked)) => Ok(launch::examine(&asked, environ)),
+        Ok(Command::Ps(asked)) => {
+            let listed = inspect::ps(&asked, report::output(&environ), &mut report::say);
+            listed.map(|()| Exit::Code(0))
+        }
         Ok(Command::Stop(asked)) => inspect::stop(&asked).map(|text| {
             report::say(&text);
             Exit::Code(0)
         }),
-        Ok(Command::Run(request)) => launch(&request, environ, &inherited, &words),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -68,139 +66,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// `fabric run`: decide, then do.
-fn launch(
-    request: &Request,
-    environ: Environ,
-    inherited: &Inherited,
-    words: &[OsString],
-) -> Result<Exit> {
-    report::start_log(request.verbosity, &environ);
-    let plan = decide(request, environ)?;
-    if request.dry_run {
-        report::say(&plan::describe(&plan));
-        return Ok(Exit::Code(0));
-    }
-    let first_rank = plan.local_world_size.value * plan.node_rank.value.0;
-    let mut reporter = report::Reporter::new(&plan, first_rank);
-    let mut board = inspect::Board::new(&plan, first_rank);
-    reporter.give_hints();
-    let hosted = (plan.node_rank.value == NodeRank(0))
-        .then(|| agent::host(&plan))
-        .transpose()?;
-    if let Some(hosted) = &hosted {
-        reporter.tell_port(hosted);
-    }
-    let start = Start {
-        inherited,
-        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
-        server: hosted.map(|it| it.server),
-    };
-    let outcome = agent::run(&plan, start, &mut |it| {
-        reporter.hear(it);
-        board.hear(it);
-    })?;
-    reporter.sum_up(&outcome);
-    Ok(outcome.exit())
-}
-
-/// `fabric ps`.
-fn list(asked: &cli::Ps, environ: &Environ) -> Result<Exit> {
-    let output = report::output(environ);
-    let screen = inspect::Screen {
-        print: &mut |text| report::say(text),
-        paint: output.paint,
-        clears: output.clears,
-    };
-    inspect::ps(asked, screen).map(|()| Exit::Code(0))
-}
-
-/// `fabric doctor`: the same decisions as for a launch, and then a look around instead of a start.
-fn examine(asked: &cli::Doctor, environ: Environ) -> Exit {
-    let output = report::output(&environ);
-    let (plan, refusal) = match decide(&asked.request, environ.clone()) {
-        Ok(plan) => (Some(plan), None),
-        Err(error) => {
-            let modest = asked.request.on_one_cpu();
-            (
-                decide(&modest, environ.clone()).ok(),
-                Some(format!("{error:#}")),
-            )
-        }
-    };
-    let facts = doctor::gather(doctor::Case {
-        request: &asked.request,
-        environ,
-        refusal,
-        plan,
-    });
-    let found = doctor::examine(&facts);
-    report::say(&match asked.json {
-        true => doctor::json(&found),
-        false => doctor::text(&found, output.paint),
-    });
-    Exit::Code(u8::from(doctor::count(&found, doctor::Level::Bad) > 0))
-}
-
-/// Everything about what to launch.
-fn decide(request: &Request, environ: Environ) -> Result<Plan> {
-    let devices = DeviceRequest {
-        accelerator: request.accelerator,
-        data_parallel: request.strategy == Some("dp"),
-        devices: &request.devices,
-    };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
-    let cluster = Cluster::plain();
-    let interpreter = interpreter(
-        request.python.as_ref().map(|it| it.value.as_os_str()),
-        &environ,
-    )?;
-    let machine = Machine::look(&environ);
-    plan::resolve(Given {
-        request,
-        cluster,
-        selection,
-        interpreter,
-        machine,
-        environ,
-    })
-}
-
-fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let is_program =
-        |it: &Path| it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok();
-    let files = Files {
-        is_program: &is_program,
-        exists: &Path::exists,
-    };
-    let own_binary = std::env::current_exe().ok();
-    plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
-}
-
-/// `fabric consolidate` is the Python original's; this process becomes it. Returns only if that failed.
-fn hand_over(words: &[OsString], environ: &Environ) -> anyhow::Error {
-    /// Run by Python: the module by its present or its older name, or one line that says what is missing.
-    const CONSOLIDATE: &str = "\
-import importlib.util as u, runpy, sys
-for name in ('lightning.fabric.cli', 'lightning_fabric.cli'):
-    try:
-        found = u.find_spec(name)
-    except ModuleNotFoundError:
-        found = None
-    if found:
-        sys.argv[0] = 'fabric'
-        runpy.run_module(name, run_name='fabric.cli')['_main'](prog_name='fabric')
-sys.exit('fabric: `fabric consolidate` is part of Lightning, which ' + sys.executable + ' does not have\\nhint: pip install lightning')
-";
-    let interpreter = match interpreter(None, environ) {
-        Ok(interpreter) => interpreter,
-        Err(error) => return error,
-    };
+/// `fabric consolidate`: this process becomes the Python original. Returns only if that failed.
+fn hand_over(words: Vec<OsString>, environ: &Environ) -> Result<Exit> {
+    let interpreter = plan::interpreter(None, environ)?;
     let mut python = std::process::Command::new(&interpreter.path);
-    python.args(["-c", CONSOLIDATE, "consolidate"]).args(words);
-    anyhow!(
-        "failed to run `{}`: {}",
-        interpreter.path.display(),
-        python.exec()
-    )
+    let error = python.args(plan::consolidate(words)).exec();
+    bail!("failed to run `{}`: {error}", interpreter.path.display())
 }

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     },
     /// The launcher was sent this signal.
     Signal(Signal),
+    /// Another node failed: end the workers.
+    Abort,
 }
 
 /// An event and the moment at which the guardian saw it.
@@ -40,6 +42,7 @@ impl Command {
                 port,
             } => record(0, port.into(), first_rank, world_size, 0),
             Self::Signal(signal) => record(1, 0, signal.0 as u32, 0, 0),
+            Self::Abort => record(2, 0, 0, 0, 0),
         }
     }
 
@@ -53,6 +56,7 @@ impl Command {
                 port: u16::try_from(c).ok()?,
             },
             1 => Self::Signal(Signal(a as i32)),
+            2 => Self::Abort,
             _ => return None,
         })
     }
@@ -81,6 +85,7 @@ impl Stamped {
                 Why::NotStarted(worker) => (3, worker.0, 0, 1),
                 Why::Signal(signal) => (3, signal.0 as u32, 0, 2),
                 Why::LauncherGone => (3, 0, 0, 3),
+                Why::Elsewhere => (3, 0, 0, 4),
             },
             Event::Killing => (4, 0, 0, 0),
             Event::Left { pid } => (5, pid as u32, 0, 0),
@@ -88,6 +93,7 @@ impl Stamped {
             Event::Paused => (7, 0, 0, 0),
             Event::Done => (8, 0, 0, 0),
             Event::Lingering => (9, 0, 0, 0),
+            Event::Heard => (10, 0, 0, 0),
         };
         record(kind, c, a, b, at)
     }
@@ -121,6 +127,7 @@ impl Stamped {
             7 => Event::Paused,
             8 => Event::Done,
             9 => Event::Lingering,
+            10 => Event::Heard,
             _ => return None,
         };
         let at = u64::from_ne_bytes(bytes[16..24].try_into().ok()?);
@@ -171,9 +178,8 @@ fn status(kind: u32, value: u32) -> Option<Status> {
 }
 
 fn step(field: u32) -> Option<Step> {
-    [Step::Process, Step::Setup, Step::Exec]
-        .into_iter()
-        .find(|it| *it as u32 == field)
+    let steps = [Step::Process, Step::Setup, Step::Exec, Step::Isolation];
+    steps.into_iter().find(|it| *it as u32 == field)
 }
 
 fn why(kind: u32, value: u32) -> Option<Why> {
@@ -182,6 +188,7 @@ fn why(kind: u32, value: u32) -> Option<Why> {
         1 => Why::NotStarted(LocalRank(value)),
         2 => Why::Signal(Signal(value as i32)),
         3 => Why::LauncherGone,
+        4 => Why::Elsewhere,
         _ => return None,
     })
 }
@@ -211,11 +218,13 @@ mod tests {
             errno: 11,
             step: Step::Process,
         });
-        check(Event::NotStarted {
-            worker,
-            errno: 2,
-            step: Step::Exec,
-        });
+        for step in [Step::Setup, Step::Exec, Step::Isolation] {
+            check(Event::NotStarted {
+                worker,
+                errno: 2,
+                step,
+            });
+        }
         let killed = Status::Signal {
             signal: Signal::KILL,
             core: false,
@@ -240,6 +249,7 @@ mod tests {
             Why::Failed(worker),
             Why::NotStarted(worker),
             Why::LauncherGone,
+            Why::Elsewhere,
         ] {
             check(Event::Stopping { why });
         }
@@ -251,7 +261,8 @@ mod tests {
             pid: 78,
             state: b'D',
         });
-        for event in [Event::Killing, Event::Lingering, Event::Paused, Event::Done] {
+        check(Event::Killing);
+        for event in [Event::Lingering, Event::Paused, Event::Heard, Event::Done] {
             check(event);
         }
     }
@@ -263,7 +274,7 @@ mod tests {
             world_size: 16,
             port: 65535,
         };
-        for command in [begin, Command::Signal(Signal(10))] {
+        for command in [begin, Command::Signal(Signal(10)), Command::Abort] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
     /// The guardian itself ended before its work was done, in this way.
     pub(crate) guardian_lost: Option<Status>,
     pub(crate) done: bool,
-    /// The error files of workers that failed by themselves, as they were written.
+    /// The error files of workers that did not succeed, as they were written.
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -72,12 +72,12 @@ impl Outcome {
         }
     }
 
-    /// With the error files that `read` finds for workers that failed unasked.
+    /// With the error files that `read` finds for workers that did not succeed. One that was told to end may
+    /// have met the cause of it all and been slower to die: Python takes half a second to leave torch.
     pub(crate) fn with_confessions(mut self, read: impl Fn(LocalRank) -> Option<Vec<u8>>) -> Self {
-        let failed = (0..).zip(&self.workers).filter(|(_, it)| {
-            it.end
-                .is_some_and(|end| !end.asked && !end.status.success())
-        });
+        let failed = (0..)
+            .zip(&self.workers)
+            .filter(|(_, it)| it.end.is_some_and(|end| !end.status.success()));
         let found = failed.filter_map(|(rank, _)| Some((rank, read(LocalRank(rank))?)));
         self.confessions = found.collect();
         self
@@ -102,7 +102,7 @@ impl Outcome {
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
-            Event::Left { .. } | Event::Lingering | Event::Paused => {}
+            Event::Left { .. } | Event::Lingering | Event::Paused | Event::Heard => {}
         }
     }
 
@@ -126,7 +126,9 @@ impl Outcome {
                 self.root_cause()
                     .map_or(1, |(_, end)| end.status.shell_code()),
             ),
-            Some(Why::NotStarted(_) | Why::LauncherGone) => Exit::Code(self.refused_code()),
+            Some(Why::NotStarted(_) | Why::LauncherGone | Why::Elsewhere) => {
+                Exit::Code(self.refused_code())
+            }
         }
     }
 

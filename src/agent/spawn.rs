@@ -141,8 +141,8 @@ unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
         if libc::setsid() == -1 {
             return (Step::Setup, Errno::last_raw());
         }
-        if super::linux::die_with_parent(launch.parent).is_err() {
-            return (Step::Setup, Errno::last_raw());
+        if let Err(errno) = super::linux::die_with_parent(launch.parent) {
+            return (Step::Setup, errno as i32);
         }
         if launch.stdin >= 0 && libc::dup2(launch.stdin, 0) == -1 {
             return (Step::Setup, Errno::last_raw());

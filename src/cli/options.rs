@@ -62,6 +62,13 @@ pub(super) static OPTIONS: &[Opt] = &[
     own("--isolate", Kind::Choice(&["pid"], |it, _| it.isolate = Some(Isolation::Pid)))
         .value("KIND")
         .help("Put the workers into a PID namespace, where nothing can outlive them"),
+    own("--cluster", Kind::Text(|it, text| it.cluster = Some(text)))
+        .value("NAME")
+        .help("Which scheduler or launcher is around us: auto, none, or one of those that a wrong name lists")
+        .default("auto"),
+    own("--cluster-map", Kind::Text(|it, text| it.cluster_map = Some(text)))
+        .value("MAP")
+        .help("Variables of a scheduler fabric does not know: FACT=VARIABLE, with commas between, such as num_nodes=MY_NODES"),
     own("--verbose", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_add(times)))
         .short('v')
         .help("Log more of what the launcher does; may be repeated"),

@@ -40,6 +40,9 @@ pub(crate) struct Request {
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
+    /// A name of the cluster environment, checked where the environments are known.
+    pub(crate) cluster: Option<Sourced<OsString>>,
+    pub(crate) cluster_map: Option<Sourced<OsString>>,
     /// Signals that end the run in order; never empty, no signal twice.
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.

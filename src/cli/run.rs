@@ -290,6 +290,7 @@ mod tests {
         let expected = Request {
             devices: Sourced::new("1".into(), Source::Default),
             script: "t.py".into(),
+            cluster: Some(Sourced::new("auto".into(), Source::Default)),
             shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
             linger: Sourced::new(Duration::from_secs(5), Source::Default),
             signals_to_handle: Sourced::new(

@@ -27,7 +27,7 @@ const LINK: &str = "/memfd:fabric-launch";
 pub(crate) struct Board {
     launch: Launch,
     first_rank: u32,
-    /// By local rank; `None` for a worker that does not run.
+    /// By index among ours; `None` for a worker that does not run.
     pids: Vec<Option<Pid>>,
     shown: Option<OwnedFd>,
 }
@@ -35,19 +35,19 @@ pub(crate) struct Board {
 impl Board {
     /// `first_rank` is the rank of this node's first worker in the world.
     pub(crate) fn new(plan: &Plan, first_rank: u32) -> Self {
-        let workers = plan.local_world_size.value;
+        let workers = plan.workers() as usize;
         Self {
             launch: Launch {
                 id: nix::unistd::getpid().as_raw(),
                 script: plan.script.to_string_lossy().into_owned(),
                 node_rank: plan.node_rank.value.0,
                 num_nodes: plan.num_nodes.value,
-                world_size: workers.saturating_mul(plan.num_nodes.value),
+                world_size: plan.even_world().1,
                 grace: plan.settings.grace.as_secs_f64().ceil() as u64,
                 ..Launch::default()
             },
             first_rank,
-            pids: vec![None; workers as usize],
+            pids: vec![None; workers],
             shown: None,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::reading::{Reading, Seen, Share, State};
-use crate::report::{Paint, bytes, ranks, span};
+use crate::report::{Paint, bytes, harmless, ranks, span};
 
 /// Columns of the whole.
 const WIDTH: usize = 80;
@@ -50,7 +50,7 @@ fn headline(Seen { launch, age, .. }: &Seen) -> String {
 
 /// The last `room` characters, which of a path tell most, fit for a terminal.
 fn ending(script: &str, room: usize) -> String {
-    let shown = script.replace(char::is_control, "?");
+    let shown = harmless(script).replace(['\n', '\t'], "?");
     match shown.chars().count().checked_sub(room) {
         None | Some(0) => shown,
         Some(extra) => "...".chars().chain(shown.chars().skip(extra + 3)).collect(),

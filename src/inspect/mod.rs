@@ -16,5 +16,5 @@ mod stop;
 pub(crate) mod doctor;
 
 pub(crate) use board::Board;
-pub(crate) use ps::{Screen, ps};
+pub(crate) use ps::ps;
 pub(crate) use stop::stop;

@@ -12,44 +12,36 @@ use super::board::launches;
 use super::listing;
 use super::meter::Meter;
 use crate::cli::Ps;
-use crate::report::Paint;
+use crate::report::Output;
 
 /// Puts the cursor in the upper left corner and clears the screen below it (ECMA-48, CUP and ED).
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Where the listing goes.
-pub(crate) struct Screen<'a> {
-    pub(crate) print: &'a mut dyn FnMut(&str),
-    pub(crate) paint: Paint,
-    /// A terminal that can be cleared: a new listing takes the place of the last.
-    pub(crate) clears: bool,
-}
-
+/// Hands each listing to `print`; `output` is what standard output can do.
+///
 /// # Errors
 /// /proc cannot be read.
-pub(crate) fn ps(asked: &Ps, screen: Screen<'_>) -> Result<()> {
+pub(crate) fn ps(asked: &Ps, output: Output, print: &mut dyn FnMut(&str)) -> Result<()> {
     let mut meter = Meter::new()?;
-    if pause(Meter::PAUSE).is_break() {
-        return Ok(());
-    }
-    loop {
+    let mut time = Meter::PAUSE;
+    let clear = output.clears && asked.watch.is_some() && !asked.json;
+    let mut before = if clear { CLEAR } else { "" };
+    while pause(time).is_continue() {
         let seen = meter.look(launches());
         let listing = match asked.json {
             true => listing::json(&seen),
-            false => listing::text(&seen, screen.paint),
+            false => listing::text(&seen, output.paint),
         };
-        let clear = screen.clears && asked.watch.is_some() && !asked.json;
-        (screen.print)(&format!("{}{listing}", if clear { CLEAR } else { "" }));
-        let Some(time) = asked.watch else {
-            return Ok(());
-        };
-        if pause(time).is_break() {
-            return Ok(());
+        print(&format!("{before}{listing}"));
+        match asked.watch {
+            Some(again) => time = again,
+            None => break,
         }
-        if !clear && !asked.json {
-            (screen.print)("\n");
+        if before.is_empty() && !asked.json {
+            before = "\n";
         }
     }
+    Ok(())
 }
 
 /// Lets time pass, unless nobody reads our output any more, as after `| head`: poll(2) always tells of that.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::machine::Machine;
 use crate::cli::Isolation;
+use crate::cluster::Seat;
 use crate::environ::Environ;
 use crate::source::Sourced;
 use crate::status::Signal;
-use crate::topology::NodeRank;
+use crate::topology::{LocalRank, NodeRank};
 
 /// What this node shall do, completely decided.
 #[derive(Clone, Debug)]
@@ -27,14 +28,20 @@ pub(crate) struct Plan {
     pub(crate) machine: Machine,
     /// The cluster environment around us, by name.
     pub(crate) cluster: &'static str,
-    /// Workers on this node.
+    /// Where the engine started one launcher for each worker: the one that this launcher is.
+    pub(crate) seat: Option<Seat>,
+    /// Workers on this node, of all its launchers.
     pub(crate) local_world_size: Sourced<u32>,
+    /// This launcher among those that meet.
+    pub(crate) place: Place,
     pub(crate) num_nodes: Sourced<u32>,
     pub(crate) node_rank: Sourced<NodeRank>,
     /// As typed, but for the brackets of an IPv6 address.
     pub(crate) main_address: Sourced<String>,
     /// 0 means a free one; so does a default that is taken, on a single node.
     pub(crate) main_port: Sourced<u16>,
+    /// What the workers of this node train on, in words; `None` where each finds out for itself.
+    pub(crate) hardware: Option<String>,
     /// The `--devices` text, verbatim.
     pub(crate) devices: OsString,
     pub(crate) accelerator: Option<&'static str>,
@@ -44,6 +51,40 @@ pub(crate) struct Plan {
     pub(crate) isolate: Option<Isolation>,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
+}
+
+/// A launcher among the launchers of a run: one per node, or one per worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+    /// It is where the main address points to, and serves the store there.
+    pub(crate) leads: bool,
+}
+
+impl Plan {
+    /// How many workers this launcher starts.
+    pub(crate) fn workers(&self) -> u32 {
+        if self.seat.is_some() {
+            1
+        } else {
+            self.local_world_size.value
+        }
+    }
+
+    /// The global rank of our first worker and the size of the world, if every launcher has as many.
+    pub(crate) fn even_world(&self) -> (u32, u32) {
+        let workers = self.workers();
+        (
+            workers.saturating_mul(self.place.index),
+            workers.saturating_mul(self.place.count),
+        )
+    }
+
+    /// What the node calls the worker with this index among ours.
+    pub(crate) fn local_rank(&self, index: LocalRank) -> LocalRank {
+        self.seat.as_ref().map_or(index, |it| it.local_rank.value)
+    }
 }
 
 /// How a run is ended.

@@ -54,6 +54,12 @@ impl Connection {
         }
     }
 
+    /// The address the client comes from; empty where it has gone already.
+    pub(crate) fn peer(&self) -> String {
+        let peer = self.socket.peer_addr();
+        peer.map_or_else(|_| String::new(), |it| it.ip().to_canonical().to_string())
+    }
+
     pub(crate) fn greeted(&self) -> bool {
         self.parser.greeted()
     }

@@ -22,7 +22,7 @@ impl Paint {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.on {
+        if self.on && !text.is_empty() {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text.to_owned()
@@ -48,10 +48,11 @@ pub(crate) fn ranks(numbers: &[u32]) -> String {
     format!("{word} {}", texts.collect::<Vec<_>>().join(", "))
 }
 
-/// `0.25 s`, `12.3 s`, `4 min 5 s`, `2 h 3 min`: as exact as a person wants it.
+/// `30 s`, `0.25 s`, `12.3 s`, `4 min 5 s`, `2 h 3 min`: as exact as a person wants it.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
+        0..=59 if time.subsec_nanos() == 0 => format!("{seconds} s"),
         0..=9 => format!("{:.2} s", time.as_secs_f64()),
         10..=59 => format!("{:.1} s", time.as_secs_f64()),
         60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -74,9 +75,36 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// At most `most` characters, the cut marked by dots.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 3).chain("...".chars()).collect()
+}
+
+/// Somebody else's text, made fit for a terminal: no escape sequences, no carriage returns.
+pub(crate) fn harmless(text: &str) -> String {
+    let visible = |it: char| {
+        if it.is_control() && it != '\n' && it != '\t' {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            it
+        }
+    };
+    text.chars().map(visible).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_text_is_cut_and_cleaned() {
+        assert_eq!(shortened("abcdef", 6), "abcdef");
+        assert_eq!(shortened("abcdefg", 6), "abc...");
+        assert_eq!(harmless("a\x1b[31mb\n\tc\r"), "a\u{fffd}[31mb\n\tc\u{fffd}");
+    }
 
     #[test]
     fn ranks_are_listed_in_runs() {
@@ -87,6 +115,7 @@ mod tests {
 
     #[test]
     fn spans_are_as_exact_as_a_person_wants() {
+        assert_eq!(span(Duration::from_secs(30)), "30 s");
         assert_eq!(span(Duration::from_millis(253)), "0.25 s");
         assert_eq!(span(Duration::from_millis(12_345)), "12.3 s");
         assert_eq!(span(Duration::from_secs(245)), "4 min 5 s");

@@ -2,14 +2,16 @@
 
 mod line;
 mod cause;
+mod fates;
 mod summary;
 mod clues;
+mod refusal;
 mod processes;
 mod reporter;
 mod log;
 
 pub(crate) use cause::bytes;
-pub(crate) use line::{Paint, ranks, span, wrap};
+pub(crate) use line::{Paint, harmless, ranks, span, wrap};
 pub(crate) use log::start_log;
 pub(crate) use processes::described;
 pub(crate) use reporter::{Output, Reporter, complain, output, say, terminal_width};

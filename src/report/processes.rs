@@ -2,6 +2,7 @@
 
 use sysinfo::{Pid as Number, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
 
+use super::line::{harmless, shortened};
 use crate::agent::Pid;
 
 /// More of a command line than this tells nobody anything.
@@ -30,12 +31,5 @@ fn command(system: &System, number: Number) -> Option<String> {
         .iter()
         .map(|it| it.to_string_lossy());
     let text = words.collect::<Vec<_>>().join(" ");
-    (!text.is_empty()).then(|| shortened(&text))
-}
-
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= ENOUGH {
-        return text.to_owned();
-    }
-    text.chars().take(ENOUGH - 3).chain("...".chars()).collect()
+    (!text.is_empty()).then(|| shortened(&harmless(&text), ENOUGH))
 }

@@ -3,14 +3,20 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::clues::Baseline;
+use super::cause::Memory;
+use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
 use super::processes::described;
+use super::refusal;
 use super::summary::Summary;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
+use crate::status::Status;
 use crate::topology::LocalRank;
+
+/// Processes left behind that are named one by one.
+const NAMED: usize = 8;
 
 /// Prints a run as it goes and sums it up.
 pub(crate) struct Reporter<'a> {
@@ -18,6 +24,10 @@ pub(crate) struct Reporter<'a> {
     first_rank: u32,
     paint: Paint,
     baseline: Baseline,
+    /// The first failure that nobody asked for, and the time of day when it was heard of.
+    failure: Option<(Status, String)>,
+    /// /dev/shm at that time.
+    shared_memory: Option<Memory>,
     left: Vec<Pid>,
 }
 
@@ -31,6 +41,8 @@ impl<'a> Reporter<'a> {
             first_rank,
             paint,
             baseline: Baseline::default(),
+            failure: None,
+            shared_memory: None,
             left: Vec::new(),
         }
     }
@@ -65,12 +77,20 @@ impl<'a> Reporter<'a> {
                     self.baseline = Baseline::take();
                 }
             }
-            Event::Exited { worker, status, .. } => {
+            Event::Exited {
+                worker,
+                status,
+                asked,
+            } => {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
+                if !asked && !status.success() && self.failure.is_none() {
+                    self.failure = Some((status, time_of_day()));
+                    self.shared_memory = shared_memory();
+                }
             }
             Event::Stopping {
                 why: Why::Failed(worker),
-            } if self.plan.local_world_size.value > 1 => {
+            } if self.plan.workers() > 1 => {
                 self.notice_failure(worker);
             }
             Event::Stopping {
@@ -78,7 +98,7 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
-            Event::Killing => tracing::warn!("workers did not end in time, killing them"),
+            Event::Killing => complain("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
             _ => {}
@@ -87,30 +107,35 @@ impl<'a> Reporter<'a> {
 
     /// The summary, last of all.
     pub(crate) fn sum_up(&self, outcome: &Outcome) {
+        let refused = outcome.refusal.map(|it| refusal::describe(it, self.plan));
+        let failed_at = self.failure.as_ref().map(|(_, at)| at.clone());
         let summary = Summary {
             plan: self.plan,
             outcome,
             first_rank: self.first_rank,
-            clues: self.baseline.compare(),
-            refusal_reason: outcome
-                .refusal
-                .map_or_else(String::new, |it| reason(it.errno)),
+            failed_at: failed_at.unwrap_or_default(),
+            clues: self.baseline.compare(self.shared_memory),
+            refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
         complain(&summary.text());
     }
 
     fn notice_failure(&self, worker: LocalRank) {
-        let grace = span(self.plan.settings.grace);
-        let rank = self.global(worker);
+        let (rank, grace) = (self.global(worker), span(self.plan.settings.grace));
+        let status = self.failure.as_ref().map(|(status, _)| *status);
+        let status = status.map_or_else(String::new, |it| format!(" ({it})"));
         complain(&format!(
-            "fabric: rank {rank} failed, ending the others (they have {grace})\n"
+            "fabric: rank {rank} failed{status}, ending the others (they have {grace})\n"
         ));
     }
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
-        let names = described(&self.left);
+        let mut names = described(&self.left[..self.left.len().min(NAMED)]);
+        if self.left.len() > NAMED {
+            names.push(format!("and {} more", self.left.len() - NAMED));
+        }
         let linger = span(self.plan.settings.linger);
         complain(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",
@@ -124,9 +149,20 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// The system's words for an error number, such as "No such file or directory".
-fn reason(errno: i32) -> String {
-    nix::errno::Errno::from_raw(errno).desc().to_owned()
+/// Local time as `2026-07-20 14:03:22`.
+fn time_of_day() -> String {
+    let mut text = [0u8; 32];
+    // SAFETY: localtime_r fills in `parts`, and strftime writes at most the length that it is given.
+    let length = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut parts = std::mem::zeroed();
+        if libc::localtime_r(&now, &mut parts).is_null() {
+            return String::new();
+        }
+        let format = c"%Y-%m-%d %H:%M:%S".as_ptr();
+        libc::strftime(text.as_mut_ptr().cast(), text.len(), format, &parts)
+    };
+    String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
 /// Columns of the terminal that shows our output, if one does.

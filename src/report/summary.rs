@@ -1,20 +1,24 @@
 //! The last thing a failed run prints: what failed first, in its own words, and what became of the others.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::cause::{Clues, explain};
-use super::line::{Paint, ranks, span, wrap};
-use crate::agent::{End, Exit, Outcome, Record, Step, Why, parse_error_file};
+use super::fates::{fates, lived};
+use super::line::{Paint, harmless, ranks, shortened, span, wrap};
+use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
 use crate::plan::Plan;
-use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
 /// Columns of the labels on the left, and of the whole.
 const LABEL: usize = 14;
 const WIDTH: usize = 80;
+/// Characters of a message and of one line of a traceback that are shown.
+const MESSAGE: usize = 2000;
+const LINE: usize = 500;
 /// Lines of a traceback that are shown: its end, where the exception is.
 const TRACEBACK: usize = 40;
+/// Workers other than the root cause whose messages are shown, one line each.
+const ALSO: usize = 4;
 
 /// What the summary is about.
 pub(crate) struct Summary<'a> {
@@ -22,8 +26,10 @@ pub(crate) struct Summary<'a> {
     pub(crate) outcome: &'a Outcome,
     /// Global rank of local rank 0.
     pub(crate) first_rank: u32,
+    /// When the root cause ended, by the clock on the wall.
+    pub(crate) failed_at: String,
     pub(crate) clues: Clues,
-    /// The system's words for why a worker could not be started.
+    /// Why a worker could not be started, in words; empty if all could.
     pub(crate) refusal_reason: String,
     pub(crate) paint: Paint,
 }
@@ -34,22 +40,26 @@ impl Summary<'_> {
         if self.outcome.exit() == Exit::Code(0) && self.outcome.stuck.is_empty() {
             return String::new();
         }
-        let mut text = format!(
-            "{}\n",
-            self.paint.red(&format!("fabric: {}", self.headline()))
-        );
-        self.row(&mut text, "script", &self.plan.script.to_string_lossy());
-        if let Some((rank, end)) = self.outcome.root_cause() {
+        let headline = self.paint.red(&format!("fabric: {}", self.headline()));
+        let mut text = format!("{headline}\n");
+        let script = harmless(&self.plan.script.to_string_lossy());
+        self.row(&mut text, "script", &script);
+        self.row(&mut text, "reason", &self.refusal_reason);
+        let root_cause = self.outcome.root_cause();
+        if let Some((rank, end)) = root_cause {
             self.root_cause(&mut text, rank, end);
         }
         self.others(&mut text);
         self.stuck(&mut text);
+        if let Some((rank, _)) = root_cause {
+            self.confession(&mut text, rank);
+        }
         text
     }
 
     fn headline(&self) -> String {
         if let Some(status) = self.outcome.guardian_lost {
-            return format!("the guardian process died ({status}); all workers have been ended");
+            return format!("the guardian process died: {status}");
         }
         match self.outcome.why {
             Some(Why::Failed(rank)) => {
@@ -58,13 +68,10 @@ impl Summary<'_> {
                 format!("rank {} failed{status}", self.global(rank))
             }
             Some(Why::NotStarted(rank)) => {
-                format!(
-                    "rank {} could not be started: {}",
-                    self.global(rank),
-                    self.refusal()
-                )
+                format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::Elsewhere) => "stopped because another node failed".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
     }
@@ -75,90 +82,67 @@ impl Summary<'_> {
         let (node, host) = (self.plan.node_rank.value, &self.plan.machine.host);
         let global = self.global(rank);
         let who = format!("rank {global} (local rank {rank}, node {node} on {host}, pid {pid})");
-        self.row(text, "root cause", &self.paint.bold(&who));
-        self.row(
-            text,
-            "",
-            &format!("{} after {}", end.status, span(lived(record, end))),
-        );
+        self.row(text, "root cause", &who);
+        let (lived, at) = (span(lived(record)), &self.failed_at);
+        self.row(text, "", &format!("{} after {lived}, at {at}", end.status));
         if let Some(meaning) = explain(end.status, &self.clues) {
             self.row(text, "", &meaning);
         }
+    }
+
+    /// What the worker itself wrote about its failure.
+    fn confession(&self, text: &mut String, rank: LocalRank) {
         let confession = self.outcome.confessions.get(&rank.0);
         let Some(confession) = confession.and_then(|it| parse_error_file(it)) else {
             return;
         };
-        self.row(text, "message", &confession.message);
-        if let Some(traceback) = confession.traceback {
-            self.row(text, "traceback", "");
-            let lines: Vec<&str> = traceback.lines().collect();
-            for line in &lines[lines.len().saturating_sub(TRACEBACK)..] {
-                let _ = writeln!(text, "    {line}");
-            }
+        let message = harmless(&shortened(&confession.message, MESSAGE));
+        self.row(text, "message", &message);
+        let traceback = harmless(&confession.traceback.unwrap_or_default());
+        let lines: Vec<&str> = traceback.lines().collect();
+        let skipped = lines.len().saturating_sub(TRACEBACK);
+        if skipped > 0 {
+            self.row(text, "traceback", &format!("its last {TRACEBACK} lines"));
+        } else if !lines.is_empty() {
+            text.push_str("  traceback\n");
+        }
+        for line in &lines[skipped..] {
+            let _ = writeln!(text, "    {}", shortened(line, LINE));
         }
     }
 
-    /// One row for all workers with the same fate.
     fn others(&self, text: &mut String) {
-        let root = self.outcome.root_cause().map(|(rank, _)| rank.0);
-        let mut fates: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for (rank, record) in (0..).zip(&self.outcome.workers) {
-            if Some(rank) != root && !self.is_refused(rank) {
-                fates
-                    .entry(fate(record))
-                    .or_default()
-                    .push(self.first_rank + rank);
-            }
-        }
-        let mut fates: Vec<(String, Vec<u32>)> = fates.into_iter().collect();
-        fates.sort_by_key(|(_, numbers)| numbers[0]);
-        let mut label = if root.is_some() { "others" } else { "workers" };
-        for (fate, numbers) in fates {
-            self.row(text, label, &format!("{}: {fate}", ranks(&numbers)));
+        let apart = match self.outcome.why {
+            Some(Why::NotStarted(rank) | Why::Failed(rank)) => Some(rank.0),
+            _ => None,
+        };
+        let mut label = if apart.is_some() { "others" } else { "workers" };
+        for fate in fates(self.outcome, self.first_rank, apart) {
+            self.row(text, label, &fate);
             label = "";
         }
-    }
-
-    fn is_refused(&self, rank: u32) -> bool {
-        self.outcome.why == Some(Why::NotStarted(LocalRank(rank)))
+        let messages = self.outcome.confessions.iter();
+        let messages = messages.filter(|(rank, _)| Some(**rank) != apart);
+        for (rank, bytes) in messages.take(ALSO) {
+            let Some(confession) = parse_error_file(bytes) else {
+                continue;
+            };
+            let first = confession.message.lines().next().unwrap_or_default();
+            let who = ranks(&[self.first_rank + rank]);
+            let line = format!("{who} wrote: {}", harmless(first));
+            self.row(text, "", &shortened(&line, WIDTH - LABEL));
+        }
     }
 
     fn stuck(&self, text: &mut String) {
         for (pid, state) in &self.outcome.stuck {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
+                b'Z' => "dead, but a debugger holds it".to_owned(),
                 state => format!("state {}", char::from(*state)),
             };
-            self.row(
-                text,
-                "still there",
-                &format!("pid {pid} survived SIGKILL ({state})"),
-            );
-        }
-    }
-
-    fn refusal(&self) -> String {
-        let Some(refusal) = self.outcome.refusal else {
-            return String::new();
-        };
-        let reason = &self.refusal_reason;
-        match refusal.step {
-            Step::Process => format!("{reason}{}", self.process_limit(refusal.errno)),
-            Step::Setup => format!("{reason}, while it was set up"),
-            Step::Exec => format!("`{}`: {reason}", self.plan.program.display()),
-        }
-    }
-
-    /// clone(2) has one error for several limits; the one a user can see and raise is named.
-    fn process_limit(&self, errno: i32) -> String {
-        match (errno, &self.plan.machine.process_limit) {
-            (EAGAIN, Some(limit)) => {
-                format!(
-                    " (at most {limit} processes for this user: `ulimit -u`, or the container's pids limit)"
-                )
-            }
-            (ENOMEM, _) => " (no memory for another process)".to_owned(),
-            _ => String::new(),
+            let line = format!("pid {pid} survived SIGKILL ({state})");
+            self.row(text, "still there", &line);
         }
     }
 
@@ -166,46 +150,250 @@ impl Summary<'_> {
         self.first_rank + rank.0
     }
 
+    /// A label and its text, which goes on below itself.
     fn row(&self, text: &mut String, label: &str, value: &str) {
-        let mut label = label;
-        for line in value.lines().flat_map(|it| wrap(it, WIDTH - LABEL)) {
-            let _ = writeln!(text, "  {label:<width$}{line}", width = LABEL - 2);
-            label = "";
-        }
-        if value.is_empty() {
-            let _ = writeln!(text, "  {label}");
+        let lines = value.lines().flat_map(|it| wrap(it, WIDTH - LABEL));
+        for (number, line) in lines.enumerate() {
+            let label = if number == 0 { label } else { "" };
+            let (shown, gap) = (self.paint.bold(label), LABEL - 2 - label.len());
+            let row = format!("  {shown}{:gap$}{line}", "");
+            let _ = writeln!(text, "{}", row.trim_end());
         }
     }
 }
 
-/// errno(3) on Linux.
-const EAGAIN: i32 = 11;
-const ENOMEM: i32 = 12;
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-fn fate(record: &Record) -> String {
-    let Some(end) = record.end else {
-        return if record.pid.is_some() {
-            "ended with the guardian"
-        } else {
-            "not started"
-        }
-        .to_owned();
-    };
-    let by_us = matches!(
-        end.status,
-        Status::Signal {
-            signal: Signal::TERM | Signal::KILL,
-            ..
-        }
-    );
-    match (end.asked, end.status) {
-        (true, Status::Signal { signal, .. }) if by_us => format!("ended by fabric ({signal})"),
-        (true, status) => format!("{status} when told to end"),
-        (false, Status::Code(0)) => "exit code 0".to_owned(),
-        (false, status) => format!("{status} by itself, after {}", span(lived(record, end))),
+    use super::*;
+    use crate::agent::{Record, Refusal, Step};
+    use crate::plan::sample;
+    use crate::status::{Signal, Status};
+
+    const SEGV: Status = signal(11);
+    const TERM: Status = signal(15);
+
+    const fn signal(number: i32) -> Status {
+        let (signal, core) = (Signal(number), false);
+        Status::Signal { signal, core }
     }
-}
 
-fn lived(record: &Record, end: End) -> std::time::Duration {
-    end.at.saturating_sub(record.started.unwrap_or(end.at))
+    /// A run of workers that lived from 0.1 s on; each ended at so many milliseconds, asked or not.
+    fn run(why: Option<Why>, ends: &[(u64, Status, bool)]) -> Outcome {
+        let mut outcome = Outcome::new(ends.len() as u32);
+        for (number, (at, status, asked)) in ends.iter().enumerate() {
+            outcome.workers[number] = Record {
+                pid: Some(100 + number as i32),
+                started: Some(Duration::from_millis(100)),
+                end: Some(End {
+                    at: Duration::from_millis(*at),
+                    status: *status,
+                    asked: *asked,
+                }),
+            };
+        }
+        outcome.why = why;
+        outcome.done = true;
+        outcome
+    }
+
+    fn failed(rank: u32) -> Option<Why> {
+        Some(Why::Failed(LocalRank(rank)))
+    }
+
+    fn text(outcome: &Outcome, paint: Paint) -> String {
+        let refused = outcome
+            .refusal
+            .map(|_| "`/venv/bin/python3` does not exist any more");
+        let plan = sample::plan(outcome.workers.len() as u32, &[]);
+        let summary = Summary {
+            plan: &plan,
+            outcome,
+            first_rank: 0,
+            failed_at: "2026-07-20 14:03:22".into(),
+            clues: Clues::default(),
+            refusal_reason: refused.unwrap_or_default().into(),
+            paint,
+        };
+        summary.text()
+    }
+
+    #[track_caller]
+    fn check(outcome: &Outcome, expected: &str) {
+        let text = text(outcome, Paint { on: false });
+        assert_eq!(text, expected, "\n{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn success_says_nothing() {
+        check(&run(None, &[(200, Status::Code(0), false)]), "");
+    }
+
+    #[test]
+    fn the_root_cause_comes_first_and_workers_of_one_fate_share_a_row() {
+        let outcome = run(
+            failed(1),
+            &[
+                (500, TERM, true),
+                (480, Status::Code(7), false),
+                (481, Status::Code(1), false),
+                (500, TERM, true),
+                (620, Status::Code(1), false),
+                (300, Status::Code(0), false),
+                (30_480, signal(9), true),
+                (490, Status::Code(3), true),
+            ],
+        );
+        check(
+            &outcome,
+            "\
+fabric: rank 1 failed: exit code 7
+  script      train.py
+  root cause  rank 1 (local rank 1, node 0 on gpu-1, pid 101)
+              exit code 7 after 0.38 s, at 2026-07-20 14:03:22
+  others      ranks 0, 3: ended by fabric (SIGTERM)
+              ranks 2, 4: failed, too: exit code 1 after 0.38 s to 0.52 s
+              rank 5: done, exit code 0
+              rank 6: killed by fabric (SIGKILL)
+              rank 7: exit code 3, when told to end
+",
+        );
+    }
+
+    #[test]
+    fn the_workers_own_words_come_last() {
+        let mut outcome = run(
+            failed(0),
+            &[(480, Status::Code(1), false), (500, TERM, true)],
+        );
+        let words = br#"{"message": {"message": "ValueError: boom\nand more", "extraInfo":
+            {"py_callstack": "Traceback (most recent call last):\n  File \"train.py\", line 7\nValueError: boom\n"}}}"#;
+        let others = br#"{"message": "ConnectionResetError: peer closed connection while rank 1 was reducing gradients"}"#;
+        outcome.confessions = [(0, words.to_vec()), (1, others.to_vec())].into();
+        check(
+            &outcome,
+            "\
+fabric: rank 0 failed: exit code 1
+  script      train.py
+  root cause  rank 0 (local rank 0, node 0 on gpu-1, pid 100)
+              exit code 1 after 0.38 s, at 2026-07-20 14:03:22
+  others      rank 1: ended by fabric (SIGTERM)
+              rank 1 wrote: ConnectionResetError: peer closed connection whil...
+  message     ValueError: boom
+              and more
+  traceback
+    Traceback (most recent call last):
+      File \"train.py\", line 7
+    ValueError: boom
+",
+        );
+    }
+
+    #[test]
+    fn of_a_long_message_and_a_long_traceback_the_telling_part_is_shown() {
+        let mut outcome = run(failed(0), &[(480, SEGV, false)]);
+        let frames: String = (1..=50).map(|it| format!("frame {it}\\n")).collect();
+        let words = format!(
+            r#"{{"message": {{"message": "{}", "extraInfo": {{"py_callstack": "{frames}"}}}}}}"#,
+            "word ".repeat(1000)
+        );
+        outcome.confessions = [(0, words.into_bytes())].into();
+        let text = text(&outcome, Paint { on: false });
+        assert!(
+            text.contains("traceback   its last 40 lines\n    frame 11\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("frame 50\n"));
+        assert!(text.contains("..."));
+        assert!(text.len() < 4000, "{}", text.len());
+    }
+
+    #[test]
+    fn a_signal_to_the_launcher_is_no_failure_of_a_worker() {
+        let outcome = run(
+            Some(Why::Signal(Signal::INT)),
+            &[(900, signal(2), true), (900, Status::Code(0), true)],
+        );
+        check(
+            &outcome,
+            "\
+fabric: stopped by SIGINT
+  script      train.py
+  workers     rank 0: ended by fabric (SIGINT)
+              rank 1: exit code 0, when told to end
+",
+        );
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_started_is_told_with_its_reason() {
+        let mut outcome = run(Some(Why::NotStarted(LocalRank(1))), &[(150, TERM, true)]);
+        outcome.workers.extend([Record::default(); 2]);
+        outcome.refusal = Some(Refusal {
+            errno: 2,
+            step: Step::Exec,
+        });
+        check(
+            &outcome,
+            "\
+fabric: rank 1 could not be started
+  script      train.py
+  reason      `/venv/bin/python3` does not exist any more
+  others      rank 0: ended by fabric (SIGTERM)
+              rank 2: not started
+",
+        );
+    }
+
+    #[test]
+    fn what_survived_is_named_even_after_success() {
+        let mut outcome = run(None, &[(200, Status::Code(0), false)]);
+        outcome.stuck = vec![(71, b'D'), (72, b'?')];
+        check(
+            &outcome,
+            "\
+fabric: some processes could not be ended
+  script      train.py
+  workers     rank 0: done, exit code 0
+  still there pid 71 survived SIGKILL (in uninterruptible sleep, often a driver
+              or a file server)
+  still there pid 72 survived SIGKILL (state ?)
+",
+        );
+    }
+
+    #[test]
+    fn a_lost_guardian_is_told() {
+        let mut outcome = run(None, &[(200, Status::Code(0), false)]);
+        outcome.workers.push(Record {
+            pid: Some(101),
+            ..Record::default()
+        });
+        (outcome.guardian_lost, outcome.done) = (Some(signal(9)), false);
+        check(
+            &outcome,
+            "\
+fabric: the guardian process died: SIGKILL (killed)
+  script      train.py
+  workers     rank 0: done, exit code 0
+              rank 1: ended with the guardian
+",
+        );
+    }
+
+    #[test]
+    fn colours_change_nothing_but_colours() {
+        let outcome = run(failed(0), &[(480, SEGV, false)]);
+        let coloured = text(&outcome, Paint { on: true });
+        assert!(coloured.starts_with("\x1b[1;31mfabric: rank 0 failed: SIGSEGV"));
+        let plain = coloured
+            .replace("\x1b[1;31m", "")
+            .replace("\x1b[1m", "")
+            .replace("\x1b[0m", "");
+        assert_eq!(plain, text(&outcome, Paint { on: false }));
+    }
 }

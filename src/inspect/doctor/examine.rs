@@ -14,7 +14,6 @@ const PARTS: &[Part] = &[
             launch::refusal,
             launch::values,
             launch::hints,
-            launch::outer_launcher,
             launch::python,
             launch::program,
         ],

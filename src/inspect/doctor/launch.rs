@@ -1,10 +1,8 @@
 //! Checks of the launch itself: what was decided from where, and what it runs with.
 
-use std::fmt::Display;
-
 use super::facts::{Facts, OnPath, Python};
 use super::finding::Finding;
-use crate::source::Sourced;
+use crate::plan;
 
 /// Why the launch would be refused.
 pub(super) fn refusal(facts: &Facts) -> Vec<Finding> {
@@ -12,26 +10,20 @@ pub(super) fn refusal(facts: &Facts) -> Vec<Finding> {
     refusal.map(|it| Finding::error("launch", it)).collect()
 }
 
-/// Every value of the plan, with its source.
+/// What was decided, with where it came from, but for what has a check of its own.
 pub(super) fn values(facts: &Facts) -> Vec<Finding> {
     let Some(plan) = &facts.plan else {
         return Vec::new();
     };
-    let mut found = vec![
-        Finding::ok("cluster", plan.cluster),
-        sourced("nodes", &plan.num_nodes),
-        sourced("node rank", &plan.node_rank),
-        sourced("main address", &plan.main_address),
-        sourced("main port", &plan.main_port),
-    ];
-    if facts.refusal.is_none() {
-        found.push(sourced("workers here", &plan.local_world_size));
-    }
-    found
-}
-
-fn sourced<T: Display>(subject: &'static str, it: &Sourced<T>) -> Finding {
-    Finding::ok(subject, format!("{} ({})", it.value, it.source))
+    let own_check = |name: &str| match name {
+        "interpreter" => true,
+        "workers here" | "devices" => facts.refusal.is_some(),
+        "command" => plan.script.is_empty(),
+        _ => false,
+    };
+    let values = plan::facts(plan).into_iter();
+    let values = values.filter(|(name, _)| !own_check(name));
+    values.map(|(name, it)| Finding::ok(name, it)).collect()
 }
 
 /// Advice on a launch that is right but perhaps not meant.
@@ -39,26 +31,6 @@ pub(super) fn hints(facts: &Facts) -> Vec<Finding> {
     let hints = facts.plan.iter().flat_map(|it| &it.hints);
     let hint = |it: &String| Finding::warn("devices", "perhaps not what is meant", it.as_str());
     hints.map(hint).collect()
-}
-
-/// What an outer launcher has left in the environment.
-pub(super) fn outer_launcher(facts: &Facts) -> Vec<Finding> {
-    let Some(plan) = &facts.plan else {
-        return Vec::new();
-    };
-    let names: Vec<String> = plan
-        .removed()
-        .iter()
-        .map(|it| it.display().to_string())
-        .collect();
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let what = format!(
-        "of an outer launcher, kept from the workers: {}",
-        names.join(" ")
-    );
-    vec![Finding::ok("variables", what)]
 }
 
 /// The interpreter and the packages that a script of Lightning Fabric needs.

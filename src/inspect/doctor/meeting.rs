@@ -28,7 +28,7 @@ impl<'a> Scene<'a> {
     }
 
     fn is_main_node(&self) -> bool {
-        self.plan.node_rank.value.0 == 0
+        self.plan.place.leads
     }
 
     /// The interface that leads to the main address.
@@ -281,11 +281,9 @@ mod tests {
     use super::super::facts::{OnPath, System};
     use super::super::finding::Level;
     use super::*;
-    use crate::accelerator::Selection;
     use crate::cli::Request;
-    use crate::cluster::Cluster;
     use crate::integer::Integer;
-    use crate::plan::{Given, Interpreter, Machine, resolve};
+    use crate::plan::{resolve, sample};
 
     /// Node `rank` of two, with eth0, docker0 and loopback, whose main address `node-0` is `address`.
     fn facts(rank: &str, address: &str, change: impl FnOnce(&mut Network)) -> Facts {
@@ -293,30 +291,9 @@ mod tests {
             num_nodes: Integer::parse("2"),
             node_rank: Integer::parse(rank),
             main_address: Some("node-0".into()),
-            ..Request::default()
+            ..sample::request(1)
         };
-        let plan = resolve(Given {
-            request: &request,
-            cluster: Cluster::plain(),
-            selection: Selection {
-                workers: 1,
-                kind: None,
-                devices: None,
-                hint: None,
-            },
-            interpreter: Interpreter {
-                path: "python3".into(),
-                source: String::new(),
-            },
-            machine: Machine {
-                cpus: 2,
-                host: "box".to_owned(),
-                user: String::new(),
-                process_limit: None,
-                temp: "/tmp".into(),
-            },
-            environ: Environ::default(),
-        });
+        let plan = resolve(sample::given(&request, 1, &[]));
         let interface = |name: &str, address: &str| Interface {
             name: name.to_owned(),
             addresses: vec![address.parse().unwrap()],
@@ -440,7 +417,7 @@ mod tests {
         check(found, Level::Warn, export);
         let named = |it: &mut Network| it.own_addresses = vec!["127.0.1.1".parse().unwrap()];
         let found = choice_of_interface(&facts("0", "10.0.0.5", named));
-        check(found, Level::Warn, "its own name `box` is 127.0.1.1");
+        check(found, Level::Warn, "its own name `gpu-1` is 127.0.1.1");
         let mut alone = facts("0", "10.0.0.5", |it| drop(it.interfaces.remove(0)));
         assert_eq!(choice_of_interface(&alone), []);
         alone.environ = [("GLOO_SOCKET_IFNAME", "eth1")].into_iter().collect();

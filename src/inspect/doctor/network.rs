@@ -108,7 +108,7 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
 
 /// Node 0 takes the port as a launch would, and gives it back; any other node knocks at it.
 fn port(plan: &Plan, main: Option<IpAddr>) -> Port {
-    if plan.node_rank.value.0 == 0 {
+    if plan.place.leads {
         return match host(plan).map(|it| it.moved) {
             Ok(None) => Port::Free,
             Ok(Some(holder)) => Port::Another(holder.map(|it| described(&[it]).concat())),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::cgroup::{self, MEMORY, PIDS};
+use super::cgroup;
 use super::facts::{Limit, OnPath, System};
 use crate::environ::Environ;
 
@@ -16,12 +16,12 @@ pub(super) fn look() -> System {
     System {
         cpus: line("/sys/devices/system/cpu/online"),
         allowed_cpus: allowed_cpus(&line("/proc/self/status")),
-        cpu_quota: cgroup::cpu_quota(),
+        cpu_quota: cgroup::cpu(),
         numa: numa(),
         memory,
         available_memory,
-        memory_limit: cgroup::limit(&MEMORY),
-        pids_limit: cgroup::limit(&PIDS),
+        memory_limit: cgroup::memory(),
+        pids_limit: cgroup::pids(),
         shared_memory: shared_memory(),
         open_files: limit(Resource::RLIMIT_NOFILE),
         processes: limit(Resource::RLIMIT_NPROC),

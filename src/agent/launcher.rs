@@ -1,0 +1,230 @@
+//! The launcher's loop: passes signals on to the guardian, hears what it says, and takes over if it is lost.
+
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::descendants::{self, Process};
+use super::event::Event;
+use super::message::{Command, Stamped};
+use super::outcome::Outcome;
+use super::signals::{self, Inbox};
+use super::wait::{Found, Which, peek, reap};
+use super::ward::{Heard, Ward};
+use crate::status::{Signal, Status};
+
+/// How long the launcher tries to end what a killed guardian left to it.
+const SWEEP: Duration = Duration::from_secs(5);
+/// A guardian that has not taken in a command after so long waits for the kernel, say in execve(2) on a file
+/// server that does not answer. It is killed, and the launcher does the rest.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long dying may take a process that SIGKILL was sent to or that has closed its files.
+const DYING: Duration = Duration::from_secs(2);
+/// A wait that is longer says nothing: the machine may have been suspended.
+const TURN: Duration = Duration::from_secs(1);
+
+const KILLED: Status = Status::Signal {
+    signal: Signal::KILL,
+    core: false,
+};
+
+/// The launcher while there are workers.
+pub(crate) struct Launcher {
+    inbox: Inbox,
+    ward: Ward,
+    outcome: Outcome,
+    /// Where events go on to. The report may be read by a pager that stands still, so another thread waits.
+    told: Sender<Stamped>,
+    /// Commands that the guardian has not taken in yet, and for how long nothing was heard meanwhile.
+    unanswered: usize,
+    silence: Duration,
+    /// SIGTSTP has come, and no SIGCONT since.
+    pausing: bool,
+}
+
+impl Launcher {
+    pub(crate) fn new(inbox: Inbox, ward: Ward, workers: u32, told: Sender<Stamped>) -> Self {
+        Self {
+            inbox,
+            ward,
+            outcome: Outcome::new(workers),
+            told,
+            unanswered: 0,
+            silence: Duration::ZERO,
+            pausing: false,
+        }
+    }
+
+    pub(crate) fn tell(&mut self, command: Command) {
+        self.ward.tell(command);
+        self.unanswered += 1;
+    }
+
+    /// Returns when all workers have ended, or nothing more can be done, with what happened to them.
+    /// `strangers` are processes below us that we did not start.
+    pub(crate) fn watch(mut self, strangers: &[Process]) -> (Outcome, Inbox) {
+        while self.turn() {}
+        let status = self.reap_guardian();
+        if !self.outcome.done {
+            self.outcome.guardian_lost = Some(status);
+            self.take_over(strangers);
+        }
+        (self.outcome, self.inbox)
+    }
+
+    /// One wait and what follows from it; false once the guardian has ended.
+    fn turn(&mut self) -> bool {
+        self.sleep();
+        while let Some(signal) = self.inbox.next() {
+            self.take(signal);
+        }
+        loop {
+            match self.ward.hear() {
+                Heard::Event(stamped) => self.note(stamped),
+                Heard::Nothing => break,
+                Heard::End => return false,
+            }
+        }
+        if self.silence >= PATIENCE {
+            self.ward.kill();
+        }
+        self.silence < PATIENCE + DYING
+    }
+
+    fn sleep(&mut self) {
+        let sources = self.inbox.sources().into_iter().chain([self.ward.source()]);
+        if self.unanswered == 0 {
+            return wait(sources, None);
+        }
+        let before = Instant::now();
+        wait(sources, Some(TURN));
+        self.silence += before.elapsed().min(TURN);
+    }
+
+    fn take(&mut self, signal: Signal) {
+        if signal == Signal::CHLD {
+            if self.ward.was_stopped() {
+                self.ward.wake();
+            }
+            return self.reap_orphans();
+        }
+        match signal {
+            Signal::TSTP => self.pausing = true,
+            Signal::CONT => self.pausing = false,
+            _ => {}
+        }
+        self.tell(Command::Signal(signal));
+    }
+
+    fn note(&mut self, stamped: Stamped) {
+        self.silence = Duration::ZERO;
+        match stamped.event {
+            Event::Heard => self.unanswered = self.unanswered.saturating_sub(1),
+            Event::Paused if self.pausing => self.pause(),
+            _ => {}
+        }
+        self.outcome.add(stamped);
+        // The other end is there as long as we are.
+        let _ = self.told.send(stamped);
+    }
+
+    /// The workers stand still; so shall we, until `fg` sends SIGCONT, which is then in the inbox. If it is
+    /// not, the kernel did not stop us, because nobody could have resumed us: the workers shall go on, too.
+    fn pause(&mut self) {
+        signals::stop();
+        let arrived: Vec<Signal> = std::iter::from_fn(|| self.inbox.next()).collect();
+        if !arrived.contains(&Signal::CONT) {
+            self.take(Signal::CONT);
+        }
+        arrived.into_iter().for_each(|it| self.take(it));
+    }
+
+    /// As PID 1 of a container we inherit every orphan there.
+    fn reap_orphans(&self) {
+        while let Found::Dead(pid, _) = peek(Which::Any) {
+            if pid == self.ward.pid() {
+                return;
+            }
+            reap(Which::One(pid));
+        }
+    }
+
+    /// It has closed its files; that it is dead is a matter of microseconds, unless a debugger holds it or the
+    /// first process of a namespace waits for the others there to die.
+    fn reap_guardian(&mut self) -> Status {
+        let deadline = Instant::now() + DYING;
+        loop {
+            match reap(Which::One(self.ward.pid())) {
+                Found::Dead(_, status) => return status,
+                Found::Alive if Instant::now() < deadline => self.wait_for_a_death(),
+                // Killed by us in vain, or reaped by somebody else.
+                _ => return KILLED,
+            }
+        }
+    }
+
+    /// The guardian was lost before its work was done: ends what it left to us.
+    fn take_over(&mut self, strangers: &[Process]) {
+        let deadline = Instant::now() + SWEEP;
+        loop {
+            while let Found::Dead(..) = reap(Which::Any) {}
+            let left = ours(strangers);
+            if left.is_empty() {
+                return;
+            }
+            if Instant::now() >= deadline {
+                let left = left.iter().map(|it| (it.pid, it.state));
+                return self.outcome.stuck.extend(left);
+            }
+            let alive = left.iter().filter(|it| !it.is_dead());
+            alive.for_each(|it| descendants::send(it, Signal::KILL));
+            self.wait_for_a_death();
+        }
+    }
+
+    /// Or for a moment: not every death is that of a child of ours.
+    fn wait_for_a_death(&mut self) {
+        let sources = self.inbox.sources().into_iter();
+        wait(sources, Some(Duration::from_millis(5)));
+        while self.inbox.next().is_some() {}
+    }
+}
+
+/// Children that we had before we started anything: a shell may start a job and then become us by `exec`.
+/// They are none of our business, and neither is what they start.
+pub(crate) fn strangers() -> Vec<Process> {
+    match peek(Which::Any) {
+        Found::Nobody => Vec::new(),
+        _ => descendants::below(),
+    }
+}
+
+/// Everything below us but what was there before, what that has started since, and what is in our session:
+/// strangers' orphans, since nobody can come back to a session that all workers left.
+fn ours(strangers: &[Process]) -> Vec<Process> {
+    let own_session = descendants::own_session();
+    let mut below = descendants::below();
+    let mut foreign = Vec::new();
+    // A parent is judged before its children.
+    below.retain(|it| {
+        let stranger = it.session == own_session
+            || foreign.contains(&it.parent)
+            || strangers.iter().any(|old| old.identity() == it.identity());
+        if stranger {
+            foreign.push(it.pid);
+        }
+        !stranger
+    });
+    below
+}
+
+fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>, at_most: Option<Duration>) {
+    let sources = sources.map(|it| PollFd::new(it, PollFlags::POLLIN));
+    let timeout = at_most.and_then(|it| PollTimeout::try_from(it).ok());
+    let _ = poll(
+        &mut sources.collect::<Vec<_>>(),
+        timeout.unwrap_or(PollTimeout::NONE),
+    );
+}
