@@ -27,9 +27,8 @@ pub(crate) fn run(
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
-    let first_rank = plan.even_world().0;
-    let mut reporter = report::Reporter::new(&plan, first_rank);
-    let mut board = inspect::Board::new(&plan, first_rank);
+    let mut reporter = report::Reporter::new(&plan);
+    let mut board = inspect::Board::new(&plan);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
     if let Some(hosted) = &hosted {

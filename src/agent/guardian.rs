@@ -177,11 +177,15 @@ impl<'a> Guardian<'a> {
             Some(Command::Begin {
                 first_rank,
                 world_size,
+                first_role_rank,
+                role_world_size,
                 port,
             }) => {
                 let world = World {
                     first_rank,
                     world_size,
+                    first_role_rank,
+                    role_world_size,
                     port,
                     error_dir: self.birth.error_dir.map(Path::to_owned),
                 };

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::company::{Company, FAREWELL};
 use super::descendants::{self, Process};
-use super::event::Event;
+use super::event::{Event, Why};
 use super::message::{Command, Stamped};
-use super::outcome::Outcome;
+use super::outcome::{Exit, Outcome};
 use super::signals::{self, Inbox};
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Heard, Ward};
+use crate::rendezvous::{Cause, Event as News};
 use crate::status::{Signal, Status};
 
 /// How long the launcher tries to end what a killed guardian left to it.
@@ -31,12 +33,13 @@ const KILLED: Status = Status::Signal {
 };
 
 /// The launcher while there are workers.
-pub(crate) struct Launcher {
+pub(crate) struct Launcher<'a> {
     inbox: Inbox,
     ward: Ward,
+    company: Company<'a>,
     outcome: Outcome,
-    /// Where events go on to. The report may be read by a pager that stands still, so another thread waits.
-    told: Sender<Stamped>,
+    /// Where news go on to. The report may be read by a pager that stands still, so another thread waits.
+    told: Sender<Told>,
     /// Commands that the guardian has not taken in yet, and for how long nothing was heard meanwhile.
     unanswered: usize,
     silence: Duration,
@@ -44,12 +47,32 @@ pub(crate) struct Launcher {
     pausing: bool,
 }
 
-impl Launcher {
-    pub(crate) fn new(inbox: Inbox, ward: Ward, workers: u32, told: Sender<Stamped>) -> Self {
-        Self {
+/// What whoever reports is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Event(Stamped),
+    /// A sentence on what is being waited for.
+    Waiting(String),
+    /// A sentence that people should read once.
+    Notice(String),
+    /// Every node is there; the global rank of our first worker.
+    Ready(u32),
+    /// The root cause, where it lies on another node.
+    Elsewhere(Cause),
+}
+
+impl Launcher<'_> {
+    pub(crate) fn new<'a>(
+        inbox: Inbox,
+        ward: Ward,
+        company: Company<'a>,
+        told: Sender<Told>,
+    ) -> Launcher<'a> {
+        Launcher {
             inbox,
             ward,
-            outcome: Outcome::new(workers),
+            outcome: Outcome::new(company.workers()),
+            company,
             told,
             unanswered: 0,
             silence: Duration::ZERO,
@@ -57,13 +80,13 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn tell(&mut self, command: Command) {
+    fn tell(&mut self, command: Command) {
         self.ward.tell(command);
         self.unanswered += 1;
     }
 
-    /// Returns when all workers have ended, or nothing more can be done, with what happened to them.
-    /// `strangers` are processes below us that we did not start.
+    /// Returns when all workers have ended, here and where they would fail without us, or nothing more can be
+    /// done; with what happened. `strangers` are processes below us that we did not start.
     pub(crate) fn watch(mut self, strangers: &[Process]) -> (Outcome, Inbox) {
         while self.turn() {}
         let status = self.reap_guardian();
@@ -71,7 +94,85 @@ impl Launcher {
             self.outcome.guardian_lost = Some(status);
             self.take_over(strangers);
         }
+        self.outcome = self.company.confess(self.outcome.clone());
+        self.part();
         (self.outcome, self.inbox)
+    }
+
+    /// The workers of this node have ended: waits for the others', so that success is everybody's, and until
+    /// all have heard of a failure.
+    fn part(&mut self) {
+        if self.outcome.exit() == Exit::Code(0) {
+            self.company.finish();
+        } else {
+            self.company.stop(&self.outcome);
+        }
+        let mut until = self.farewell();
+        loop {
+            self.attend();
+            let over = self.company.over() || until.is_some_and(|it| Instant::now() >= it);
+            if over {
+                return;
+            }
+            let sources = self
+                .inbox
+                .sources()
+                .into_iter()
+                .chain([self.company.source()]);
+            wait(
+                sources,
+                until_first([self.company.timeout(), until.map(from_now)]),
+            );
+            while let Some(signal) = self.inbox.next() {
+                if self.company.handles(signal) && self.outcome.why.is_none() {
+                    self.outcome.why = Some(Why::Signal(signal));
+                    self.company.stop(&self.outcome);
+                }
+            }
+            until = until.or(self.farewell());
+        }
+    }
+
+    /// Until when the others get to hear of a failure.
+    fn farewell(&self) -> Option<Instant> {
+        let failed = self.outcome.exit() != Exit::Code(0);
+        failed.then(|| Instant::now() + FAREWELL)
+    }
+
+    /// Takes in what has happened at the meeting of the nodes.
+    fn attend(&mut self) {
+        for news in self.company.advance() {
+            match news {
+                News::Waiting(text) => self.report(Told::Waiting(text)),
+                News::Notice(text) => self.report(Told::Notice(text)),
+                News::Ready(ready) => {
+                    self.outcome.first_rank = ready.base.0;
+                    self.report(Told::Ready(ready.base.0));
+                    let begin = self.company.begin(&ready);
+                    self.tell(begin);
+                }
+                News::Aborted(cause) => self.abort(cause),
+                News::Failed(why) => {
+                    self.outcome.unmet = Some(why);
+                    self.tell(Command::Abort);
+                }
+                News::Over => {}
+            }
+        }
+    }
+
+    fn abort(&mut self, cause: Cause) {
+        if self.outcome.why.is_none() {
+            self.outcome.why = Some(Why::Elsewhere);
+            self.report(Told::Elsewhere(cause.clone()));
+            self.tell(Command::Abort);
+        }
+        self.outcome.cause = Some(cause);
+    }
+
+    fn report(&self, told: Told) {
+        // The other end is there as long as we are.
+        let _ = self.told.send(told);
     }
 
     /// One wait and what follows from it; false once the guardian has ended.
@@ -80,6 +181,7 @@ impl Launcher {
         while let Some(signal) = self.inbox.next() {
             self.take(signal);
         }
+        self.attend();
         loop {
             match self.ward.hear() {
                 Heard::Event(stamped) => self.note(stamped),
@@ -94,12 +196,13 @@ impl Launcher {
     }
 
     fn sleep(&mut self) {
-        let sources = self.inbox.sources().into_iter().chain([self.ward.source()]);
+        let others = [self.ward.source(), self.company.source()];
+        let sources = self.inbox.sources().into_iter().chain(others);
         if self.unanswered == 0 {
-            return wait(sources, None);
+            return wait(sources, self.company.timeout());
         }
         let before = Instant::now();
-        wait(sources, Some(TURN));
+        wait(sources, until_first([Some(TURN), self.company.timeout()]));
         self.silence += before.elapsed().min(TURN);
     }
 
@@ -126,8 +229,10 @@ impl Launcher {
             _ => {}
         }
         self.outcome.add(stamped);
-        // The other end is there as long as we are.
-        let _ = self.told.send(stamped);
+        self.report(Told::Event(stamped));
+        if let Event::Stopping { .. } = stamped.event {
+            self.company.stop(&self.outcome);
+        }
     }
 
     /// The workers stand still; so shall we, until `fg` sends SIGCONT, which is then in the inbox. If it is
@@ -218,6 +323,14 @@ fn ours(strangers: &[Process]) -> Vec<Process> {
         !stranger
     });
     below
+}
+
+fn from_now(at: Instant) -> Duration {
+    at.saturating_duration_since(Instant::now())
+}
+
+fn until_first(spans: [Option<Duration>; 2]) -> Option<Duration> {
+    spans.into_iter().flatten().min()
 }
 
 fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>, at_most: Option<Duration>) {

@@ -18,6 +18,9 @@ pub(crate) enum Command {
     Begin {
         first_rank: u32,
         world_size: u32,
+        /// The same two, counted among the workers of the same role.
+        first_role_rank: u32,
+        role_world_size: u32,
         port: u16,
     },
     /// The launcher was sent this signal.
@@ -39,8 +42,13 @@ impl Command {
             Self::Begin {
                 first_rank,
                 world_size,
+                first_role_rank,
+                role_world_size,
                 port,
-            } => record(0, port.into(), first_rank, world_size, 0),
+            } => {
+                let roles = u64::from(first_role_rank) << 32 | u64::from(role_world_size);
+                record(0, port.into(), first_rank, world_size, roles)
+            }
             Self::Signal(signal) => record(1, 0, signal.0 as u32, 0, 0),
             Self::Abort => record(2, 0, 0, 0, 0),
         }
@@ -50,11 +58,16 @@ impl Command {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let [kind, c, a, b] = fields(bytes)?;
         Some(match kind {
-            0 => Self::Begin {
-                first_rank: a,
-                world_size: b,
-                port: u16::try_from(c).ok()?,
-            },
+            0 => {
+                let roles = last_field(bytes)?;
+                Self::Begin {
+                    first_rank: a,
+                    world_size: b,
+                    first_role_rank: (roles >> 32) as u32,
+                    role_world_size: roles as u32,
+                    port: u16::try_from(c).ok()?,
+                }
+            }
             1 => Self::Signal(Signal(a as i32)),
             2 => Self::Abort,
             _ => return None,
@@ -130,7 +143,7 @@ impl Stamped {
             10 => Event::Heard,
             _ => return None,
         };
-        let at = u64::from_ne_bytes(bytes[16..24].try_into().ok()?);
+        let at = last_field(bytes)?;
         Some(Self {
             at: Duration::from_nanos(at),
             event,
@@ -156,6 +169,10 @@ fn fields(bytes: &[u8]) -> Option<[u32; 4]> {
         *field = u32::from_ne_bytes(slot.try_into().ok()?);
     }
     Some(fields)
+}
+
+fn last_field(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes[16..24].try_into().ok()?))
 }
 
 fn status_fields(status: Status) -> (u32, u32) {
@@ -272,6 +289,8 @@ mod tests {
         let begin = Command::Begin {
             first_rank: 8,
             world_size: 16,
+            first_role_rank: 3,
+            role_world_size: u32::MAX,
             port: 65535,
         };
         for command in [begin, Command::Signal(Signal(10)), Command::Abort] {

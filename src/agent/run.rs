@@ -3,26 +3,25 @@
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{Builder, Scope, scope};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
+use super::company::Company;
 use super::error_file;
 use super::guardian::Birth;
-use super::launcher::{Launcher, strangers};
+use super::launcher::{Launcher, Told, strangers};
 use super::limits;
 use super::linux;
-use super::message::{Command, Stamped};
 use super::outcome::Outcome;
 use super::private::{self, PrivateDir};
 use super::signals::{Inbox, Inherited};
 use super::ward::Ward;
-use crate::plan::{Plan, World, error_file as error_path};
+use crate::plan::Plan;
 use crate::rendezvous::Server;
-use crate::topology::LocalRank;
 
-/// Told every event as it comes. It may wait for whoever reads the report.
-pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Stamped) + Send);
+/// Told everything as it comes. It may wait for whoever reads the report.
+pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told) + Send);
 
 /// What the launcher was born into.
 pub(crate) struct Start<'a> {
@@ -32,9 +31,6 @@ pub(crate) struct Start<'a> {
     /// The store, where this node hosts it.
     pub(crate) server: Option<Server>,
 }
-
-/// After this long without a sign of life a client of the store counts as gone.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the plan to its end. `hear` is told every event as it comes.
 ///
@@ -60,48 +56,32 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     let listening = inbox.listen_for_interrupts(start.inherited);
     let listening = listening.map_err(refused);
     listening.context("failed to listen for Ctrl-C")?;
-    let workers = plan.workers();
-    let (first_rank, world_size) = plan.even_world();
     let port = start
         .server
         .as_ref()
         .map_or(plan.main_port.value, Server::local_port);
+    let error_dir = birth.error_dir.map(ToOwned::to_owned);
+    let company = Company::go(plan, start.server, port, error_dir)?;
     let (told, events) = channel();
-    let mut launcher = Launcher::new(inbox, ward, workers, told);
-    launcher.tell(Command::Begin {
-        first_rank,
-        world_size,
-        port,
-    });
-    // Workers that come before the thread runs wait in the kernel's queue.
-    let store = start
-        .server
-        .map(|it| it.serve(PATIENCE))
-        .transpose()
-        .context("failed to serve the store")?;
-    let world = World {
-        first_rank,
-        world_size,
-        port,
-        error_dir: birth.error_dir.map(Into::into),
-    };
+    let launcher = Launcher::new(inbox, ward, company, told);
     scope(|scope| {
         report_beside(scope, events, hear)?;
         let (outcome, inbox) = launcher.watch(&strangers);
-        drop(store);
-        let outcome = outcome.with_confessions(|rank| confession(&world, rank));
         pass_on(plan, &outcome);
         drop(directory);
         // All is done but for the report, which the end of the scope waits for.
         inbox.release(start.inherited, handled);
-        Ok(outcome)
+        match &outcome.unmet {
+            Some(why) => bail!("failed to {why}"),
+            None => Ok(outcome),
+        }
     })
 }
 
 /// A reader of the report who has stopped reading shall delay no signal: another thread waits for them.
 fn report_beside<'s>(
     scope: &'s Scope<'s, '_>,
-    events: Receiver<Stamped>,
+    events: Receiver<Told>,
     hear: Hear<'s>,
 ) -> Result<()> {
     let thread = Builder::new().name("report".to_owned());
@@ -144,8 +124,4 @@ fn pass_on(plan: &Plan, outcome: &Outcome) {
             &error_file::with_exit_code(bytes, end.status.python_code()),
         );
     }
-}
-
-fn confession(world: &World, rank: LocalRank) -> Option<Vec<u8>> {
-    private::read(&error_path(world, rank)?)
 }

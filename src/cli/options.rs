@@ -69,6 +69,14 @@ pub(super) static OPTIONS: &[Opt] = &[
     own("--cluster-map", Kind::Text(|it, text| it.cluster_map = Some(text)))
         .value("MAP")
         .help("Variables of a scheduler fabric does not know: FACT=VARIABLE, with commas between, such as num_nodes=MY_NODES"),
+    own("--join-timeout", Kind::Seconds(|it, time| it.join_timeout = time))
+        .value("SECONDS")
+        .help("How long to wait for all nodes before the start")
+        .default("900"),
+    own("--node-timeout", Kind::Seconds(|it, time| it.node_timeout = time))
+        .value("SECONDS")
+        .help("How long a node may be silent before all others stop")
+        .default("15"),
     own("--verbose", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_add(times)))
         .short('v')
         .help("Log more of what the launcher does; may be repeated"),

@@ -40,6 +40,10 @@ pub(crate) struct Request {
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
+    /// How long to wait for all nodes to come.
+    pub(crate) join_timeout: Sourced<Duration>,
+    /// How long a node may be silent before it counts as lost.
+    pub(crate) node_timeout: Sourced<Duration>,
     /// A name of the cluster environment, checked where the environments are known.
     pub(crate) cluster: Option<Sourced<OsString>>,
     pub(crate) cluster_map: Option<Sourced<OsString>>,

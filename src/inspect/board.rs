@@ -16,16 +16,17 @@ use std::path::Path;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::launch::{Launch, Worker};
-use crate::agent::{Event, Pid, Stamped, look_up};
+use crate::agent::{Event, Pid, Told, look_up};
 use crate::plan::Plan;
 
 const NAME: &CStr = c"fabric-launch";
 /// How /proc/PID/fd shows a descriptor of that name (memfd_create(2)).
 const LINK: &str = "/memfd:fabric-launch";
 
-/// The launcher's side: shows the launch once all its workers were started.
+/// The launcher's side: shows the launch once all its workers were started, or while it waits for other nodes.
 pub(crate) struct Board {
     launch: Launch,
+    /// The rank of our first worker in the world.
     first_rank: u32,
     /// By index among ours; `None` for a worker that does not run.
     pids: Vec<Option<Pid>>,
@@ -33,8 +34,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// `first_rank` is the rank of this node's first worker in the world.
-    pub(crate) fn new(plan: &Plan, first_rank: u32) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let workers = plan.workers() as usize;
         Self {
             launch: Launch {
@@ -46,26 +46,36 @@ impl Board {
                 grace: plan.settings.grace.as_secs_f64().ceil() as u64,
                 ..Launch::default()
             },
-            first_rank,
+            first_rank: 0,
             pids: vec![None; workers],
             shown: None,
         }
     }
 
     /// Follows what happens. Nothing that fails here is worth a word to the user: the run goes on.
-    pub(crate) fn hear(&mut self, stamped: &Stamped) {
-        match stamped.event {
-            Event::Started { worker, pid } => {
-                self.pids[worker.0 as usize] = Some(pid);
-                if self.pids.iter().all(Option::is_some)
-                    && let Err(errno) = self.show()
-                {
-                    tracing::debug!("`fabric ps` cannot show this launch: {errno}");
-                }
-            }
-            Event::Exited { worker, .. } => self.pids[worker.0 as usize] = None,
-            _ => {}
+    pub(crate) fn hear(&mut self, told: &Told) {
+        if self.has_news(told)
+            && let Err(error) = self.show()
+        {
+            tracing::debug!("`fabric ps` cannot show this launch: {error}");
         }
+    }
+
+    fn has_news(&mut self, told: &Told) -> bool {
+        match told {
+            Told::Waiting(_) => return self.shown.is_none(),
+            Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Event(stamped) => match stamped.event {
+                Event::Started { worker, pid } => {
+                    self.pids[worker.0 as usize] = Some(pid);
+                    return self.pids.iter().all(Option::is_some);
+                }
+                Event::Exited { worker, .. } => self.pids[worker.0 as usize] = None,
+                _ => {}
+            },
+            Told::Notice(_) | Told::Elsewhere(_) => {}
+        }
+        false
     }
 
     /// A new file each time, so that nobody reads half of one.

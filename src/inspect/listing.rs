@@ -22,6 +22,9 @@ pub(crate) fn text(seen: &[Seen], paint: Paint) -> String {
 fn block(seen: &Seen, paint: Paint) -> String {
     let with_gpus = seen.readings.iter().any(|it| !it.gpus.is_empty());
     let mut text = paint.bold(&headline(seen)) + "\n";
+    if seen.launch.workers.is_empty() {
+        return text + "    waits for the other nodes\n";
+    }
     text.push_str("    rank      pid  state       cpu      memory");
     text.push_str(if with_gpus {
         "  gpu  gpu memory   busy\n"
@@ -38,10 +41,18 @@ fn block(seen: &Seen, paint: Paint) -> String {
 /// `4711  train.py, node 0 of 2, ranks 0-3 of 8, for 3 min 5 s`: whole but for a long path's beginning.
 fn headline(Seen { launch, age, .. }: &Seen) -> String {
     let numbers: Vec<u32> = launch.workers.iter().map(|it| it.rank).collect();
-    let mut rest = format!(", {}", ranks(&numbers));
+    let mut rest = String::new();
     if launch.num_nodes > 1 {
-        let (node, nodes, world) = (launch.node_rank, launch.num_nodes, launch.world_size);
-        rest = format!(", node {node} of {nodes}{rest} of {world}");
+        rest.push_str(&format!(
+            ", node {} of {}",
+            launch.node_rank, launch.num_nodes
+        ));
+    }
+    if !numbers.is_empty() {
+        rest.push_str(&format!(", {}", ranks(&numbers)));
+    }
+    if launch.num_nodes > 1 && !numbers.is_empty() {
+        rest.push_str(&format!(" of {}", launch.world_size));
     }
     rest.push_str(&format!(", for {}", span(*age)));
     let room = WIDTH.saturating_sub(8 + rest.chars().count()).max(12);
@@ -183,6 +194,15 @@ mod tests {
 ";
         let readings = vec![reading(State::Stopped, &[0, 1])];
         assert_eq!(text(&[seen("train.py", 2, readings)], PLAIN), expected);
+    }
+
+    #[test]
+    fn a_launch_without_workers_waits() {
+        let expected = "\
+4711    train.py, node 1 of 2, for 3 min 5 s
+    waits for the other nodes
+";
+        assert_eq!(text(&[seen("train.py", 2, vec![])], PLAIN), expected);
     }
 
     #[test]

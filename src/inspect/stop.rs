@@ -7,7 +7,6 @@ use nix::errno::Errno;
 
 use super::board::launch_of;
 use super::launch::{Launch, Worker};
-use super::reading::State;
 use crate::agent::{Pid, PidFd, look_up};
 use crate::cli::Stop;
 use crate::status::Signal;
@@ -26,12 +25,14 @@ pub(crate) fn stop(asked: &Stop) -> Result<String> {
     } else {
         Signal::TERM
     };
-    match handle.send(signal.0) {
-        // It has ended in the meantime, which is what was wanted.
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(errno) => bail!("failed to send {signal} to launch {}: {errno}", launch.id),
+    // A launcher that stands still (Ctrl-Z) sees a signal only once it goes on.
+    for signal in [signal, Signal::CONT] {
+        match handle.send(signal.0) {
+            // It has ended in the meantime, which is what was wanted.
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(errno) => bail!("failed to send {signal} to launch {}: {errno}", launch.id),
+        }
     }
-    wake(&handle, launch.id);
     let patience = Duration::from_secs(launch.grace) + MARGIN;
     if !handle.wait_for_end(patience) || !launch.workers.iter().all(has_ended) {
         let (id, seconds) = (launch.id, patience.as_secs());
@@ -64,12 +65,4 @@ fn has_ended(worker: &Worker) -> bool {
     };
     let it = look_up(worker.pid).is_some_and(|it| it.born == worker.born);
     !it || handle.wait_for_end(MARGIN)
-}
-
-/// A launcher that stands still (Ctrl-Z) does not see a signal before it goes on.
-fn wake(handle: &PidFd, launcher: Pid) {
-    let state = look_up(launcher).map(|it| State::of_letter(it.state));
-    if state == Some(State::Stopped) {
-        let _gone = handle.send(Signal::CONT.0);
-    }
 }

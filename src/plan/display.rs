@@ -113,6 +113,8 @@ fn assumed_world(plan: &Plan) -> World {
     World {
         first_rank,
         world_size,
+        first_role_rank: first_rank,
+        role_world_size: world_size,
         port: plan.main_port.value,
         error_dir: Some(plan.machine.temp.join("torchelastic_XXXXXX")),
     }

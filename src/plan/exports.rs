@@ -90,8 +90,8 @@ const EXPORTS: &[Export] = &[
     ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
     ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
     ours("ROLE_NAME", |_, _| text("default")),
-    own("ROLE_RANK", |_, world, rank| text(world.first_rank + rank.0)),
-    ours("ROLE_WORLD_SIZE", |_, world| text(world.world_size)),
+    own("ROLE_RANK", |_, world, rank| text(world.first_role_rank + rank.0)),
+    ours("ROLE_WORLD_SIZE", |_, world| text(world.role_world_size)),
     ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
     ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
@@ -263,6 +263,8 @@ mod tests {
         World {
             first_rank: 4,
             world_size: 8,
+            first_role_rank: 4,
+            role_world_size: 8,
             port: 29401,
             error_dir: Some("/tmp/torchelastic_1".into()),
         }

@@ -48,6 +48,10 @@ pub(crate) struct Plan {
     pub(crate) strategy: Option<&'static str>,
     pub(crate) precision: Option<&'static str>,
     pub(crate) settings: Settings,
+    /// How long to wait for all nodes to come.
+    pub(crate) join_timeout: Duration,
+    /// How long a node may be silent before it counts as lost.
+    pub(crate) node_timeout: Duration,
     pub(crate) isolate: Option<Isolation>,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
@@ -106,6 +110,9 @@ pub(crate) struct World {
     /// Global rank of this node's first worker.
     pub(crate) first_rank: u32,
     pub(crate) world_size: u32,
+    /// The same two, counted among the workers of the same role.
+    pub(crate) first_role_rank: u32,
+    pub(crate) role_world_size: u32,
     /// The port that workers meet at.
     pub(crate) port: u16,
     /// Where each worker may write its error file; `None` where no directory could be made.

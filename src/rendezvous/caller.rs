@@ -44,6 +44,7 @@ impl Caller {
         caller
     }
 
+    /// Queues a request, and notes the answer it will have.
     pub(crate) fn ask(&mut self, request: &Request) {
         let expected = match request {
             Request::Check { .. } | Request::Wait { .. } => Some(Expected::Byte),

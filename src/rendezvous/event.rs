@@ -76,6 +76,14 @@ pub(crate) struct Cause {
     pub(crate) message: String,
 }
 
+/// How a launcher was lost, as the message of a cause; `error` where its connection did not simply close.
+pub(crate) fn lost(error: Option<&str>) -> String {
+    match error {
+        Some(error) => format!("the connection to its launcher was lost: {error}"),
+        None => "its launcher ended before its workers had finished".into(),
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rank) = self.rank {
@@ -85,8 +93,9 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The place of node `node` among all nodes: running sums of the real local counts.
-pub(crate) fn place(nodes: Vec<Node>, node: NodeRank) -> Option<Ready> {
+/// The ranks of node `node` among all nodes, running sums of the real local counts: the global rank of
+/// its first worker, the world size, and the same counted within its role. None where it is out of range.
+pub(crate) fn ranks(nodes: &[Node], node: NodeRank) -> Option<[u32; 4]> {
     let me = nodes.get(node.0 as usize)?;
     let sum = |nodes: &[Node]| nodes.iter().map(|it| it.local_world_size).sum();
     let same = |nodes: &[Node]| -> u32 {
@@ -94,13 +103,24 @@ pub(crate) fn place(nodes: Vec<Node>, node: NodeRank) -> Option<Ready> {
         same.map(|it| it.local_world_size).sum()
     };
     let before = &nodes[..node.0 as usize];
-    Some(Ready {
-        base: GlobalRank(sum(before)),
-        world_size: sum(&nodes),
-        role_base: same(before),
-        role_world_size: same(&nodes),
-        nodes,
-    })
+    Some([sum(before), sum(nodes), same(before), same(nodes)])
+}
+
+impl Ready {
+    /// `nodes` may be empty where they are not known.
+    pub(crate) fn new(
+        [base, world_size, role_base, role_world_size]: [u32; 4],
+        nodes: Vec<Node>,
+    ) -> Self {
+        let base = GlobalRank(base);
+        Self {
+            base,
+            world_size,
+            role_base,
+            role_world_size,
+            nodes,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -119,8 +139,7 @@ mod tests {
     #[track_caller]
     fn check(nodes: &[(u32, &str)], at: u32, expected: Option<[u32; 4]>) {
         let nodes = nodes.iter().map(|(count, role)| node(*count, role));
-        let ready = place(nodes.collect(), NodeRank(at));
-        let found = ready.map(|it| [it.base.0, it.world_size, it.role_base, it.role_world_size]);
+        let found = ranks(&nodes.collect::<Vec<_>>(), NodeRank(at));
         assert_eq!(found, expected);
     }
 

@@ -12,11 +12,11 @@
 use std::mem::take;
 
 use super::caller::{Answer, Caller, Garbled};
-use super::event::{Cause, Event, Node, Party, Ready, place};
+use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys};
 use super::message::{Mail, News, Verdict, ranks_from_json};
 use super::protocol::{Bytes, NOT_READY, READY, Request, STOP_WAITING};
-use crate::topology::{GlobalRank, NodeRank};
+use crate::topology::NodeRank;
 
 /// The view of a node that is not the host.
 pub(crate) struct Guest {
@@ -113,6 +113,7 @@ impl Guest {
         self.caller.take_output()
     }
 
+    /// What has happened since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         take(&mut self.events)
     }
@@ -126,8 +127,9 @@ impl Guest {
         Ok(())
     }
 
-    /// The connection has gone. True when it makes sense to come again.
-    pub(crate) fn lost(&mut self, how: &str) -> bool {
+    /// The connection has gone; `error` says how where it was not simply closed. True when it makes sense
+    /// to come again.
+    pub(crate) fn lost(&mut self, error: Option<&str>) -> bool {
         if self.stage == Stage::Over {
             return false;
         }
@@ -140,7 +142,7 @@ impl Guest {
             host: self.main.clone(),
             rank: None,
             exit_code: 1,
-            message: format!("the connection to its launcher was lost: {how}"),
+            message: lost(error),
         };
         let cause = self.reported.clone().unwrap_or_else(lost);
         self.stage = self.aborted(cause);
@@ -196,6 +198,7 @@ impl Guest {
         self.stage = self.end();
     }
 
+    /// Whether nothing more will happen.
     pub(crate) fn over(&self) -> bool {
         self.stage == Stage::Over
     }
@@ -205,6 +208,7 @@ impl Guest {
         self.stage == Stage::NoWay
     }
 
+    /// Asks node 0 once more what it is.
     pub(crate) fn ask_again(&mut self) {
         self.stage = self.check(self.keys.role_info(NodeRank(0)), Stage::NewWay);
     }
@@ -244,7 +248,10 @@ impl Guest {
             (Stage::RanksCome, Answer::Byte(STOP_WAITING)) => {
                 self.get(self.keys.assigned_ranks(self.me.node), Stage::Ranks)
             }
-            (Stage::Ranks, Answer::Blob(text)) => self.assigned(ranks_from_json(&text)?),
+            (Stage::Ranks, Answer::Blob(text)) => {
+                self.begin(ranks_from_json(&text)?, Vec::new());
+                Stage::Working
+            }
             (Stage::InfosCome, Answer::Byte(STOP_WAITING)) => {
                 let keys = self.old_infos();
                 self.caller.ask(&Request::MultiGet { keys });
@@ -279,7 +286,7 @@ impl Guest {
                     self.events.push(Event::Waiting(sentence));
                 }
             }
-            News::Ready(nodes) => self.begin(place(nodes, self.me.node)?),
+            News::Ready(nodes) => self.begin(ranks(&nodes, self.me.node)?, nodes),
             News::Aborted(cause) => return Some(self.aborted(cause)),
             News::Done => return Some(self.end()),
         }
@@ -307,40 +314,26 @@ impl Guest {
         self.check(self.keys.role_info(NodeRank(0)), Stage::NewWay)
     }
 
-    fn assigned(&mut self, [base, world_size, role_base, role_world_size]: [u32; 4]) -> Stage {
-        let base = GlobalRank(base);
-        let nodes = Vec::new();
-        self.begin(Ready {
-            base,
-            world_size,
-            role_base,
-            role_world_size,
-            nodes,
-        });
-        Stage::Working
-    }
-
     /// Before torch 2.4 every node adds up the ranks itself.
     fn computed(&mut self, texts: &[Bytes]) -> Option<Stage> {
         let nodes = texts
             .iter()
             .map(|it| Node::from_role_info(it, String::new()));
-        let mut ready = place(nodes.collect::<Option<_>>()?, self.me.node)?;
-        ready.nodes.clear();
+        let nodes = nodes.collect::<Option<Vec<_>>>()?;
         self.set(
             Keys::fin(&self.keys.old_role_info(self.me.node)),
             "FIN".into(),
         );
-        self.begin(ready);
+        self.begin(ranks(&nodes, self.me.node)?, Vec::new());
         Some(Stage::Working)
     }
 
-    fn begin(&mut self, ready: Ready) {
+    fn begin(&mut self, ranks: [u32; 4], nodes: Vec<Node>) {
         self.ready = true;
-        if let Some(node) = ready.nodes.first() {
+        if let Some(node) = nodes.first() {
             self.main.clone_from(&node.host);
         }
-        self.events.push(Event::Ready(ready));
+        self.events.push(Event::Ready(Ready::new(ranks, nodes)));
     }
 
     /// The last one opens the barrier, and need not wait at it.
@@ -671,9 +664,8 @@ mod tests {
         let mut town = Town::of(2);
         town.join(1, party(1, 2, 1));
         town.told();
-        town.guest(1, |it| assert!(!it.lost("it was closed")));
-        let story =
-            "aborted: node 0 (gpu-0): the connection to its launcher was lost: it was closed";
+        town.guest(1, |it| assert!(!it.lost(None)));
+        let story = "aborted: node 0 (gpu-0): its launcher ended before its workers had finished";
         town.expect(&[(1, story), (1, "over")]);
     }
 
@@ -697,7 +689,7 @@ mod tests {
         ]);
         let mut lonely = Guest::new(party(1, 2, 1), "main", "n".into());
         lonely.connected();
-        assert!(lonely.lost("it was closed"));
+        assert!(lonely.lost(None));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::service::Activity;
 /// After a failure: how long to wait for nodes that may not be able to hear of it.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// The host's part, with its store.
 pub(crate) struct Hosting {
     roster: Roster,
     store: Running,
@@ -57,14 +58,17 @@ impl Hosting {
         })
     }
 
+    /// The store itself.
     pub(crate) fn store(&self) -> &Running {
         &self.store
     }
 
+    /// Readable when `advance` has something to do.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.store.fd()
     }
 
+    /// When to call `advance` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if !self.first.is_empty() {
             return Some(self.started);
@@ -77,6 +81,7 @@ impl Hosting {
         [reminder, join, self.leaving].into_iter().flatten().min()
     }
 
+    /// Reacts to what clients did and to the time.
     pub(crate) fn advance(&mut self, now: Instant) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.first);
         for activity in self.store.activities() {
@@ -104,6 +109,7 @@ impl Hosting {
         events
     }
 
+    /// Ends the run on every node.
     pub(crate) fn abort(&mut self, cause: Cause, now: Instant) -> Vec<Event> {
         let actions = self.roster.abort(cause);
         let mut events = self.perform(actions);
@@ -111,6 +117,7 @@ impl Hosting {
         events
     }
 
+    /// The workers of this node have ended well.
     pub(crate) fn finish(&mut self, now: Instant) -> Vec<Event> {
         self.reminder = Reminder::from(now);
         let actions = self.roster.finish();

@@ -17,6 +17,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// How often node 0 is asked again what it is, where it has not said so yet.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
+/// A guest's part, with its link.
 pub(crate) struct Joining {
     guest: Guest,
     link: Link,
@@ -52,10 +53,12 @@ impl Joining {
         })
     }
 
+    /// Readable when `advance` has something to do.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.link.fd()
     }
 
+    /// When to call `advance` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let reminder = self.guest.waiting().then(|| self.reminder.next());
         let join =
@@ -66,6 +69,7 @@ impl Joining {
             .min()
     }
 
+    /// Reacts to what node 0 says and to the time.
     pub(crate) fn advance(&mut self, now: Instant) -> Vec<Event> {
         while !self.guest.over() && self.step(now) {
             self.link.send(&self.guest.take_output());
@@ -83,11 +87,13 @@ impl Joining {
         self.close(events)
     }
 
+    /// Asks node 0 to end the run on every node.
     pub(crate) fn abort(&mut self, cause: Cause) -> Vec<Event> {
         self.guest.abort(cause);
         self.say()
     }
 
+    /// The workers of this node have ended well.
     pub(crate) fn finish(&mut self, now: Instant) -> Vec<Event> {
         self.reminder = Reminder::from(now);
         self.guest.finish();
@@ -121,7 +127,7 @@ impl Joining {
             }
             Step::Received(bytes) => {
                 if self.guest.hear(&bytes).is_err() {
-                    self.lost(Trouble::NoStore, "what listens there is no store", now);
+                    self.lost(Trouble::NoStore, None, now);
                 } else if self.guest.must_ask_again() {
                     self.alarm = Some(now + ASK_AGAIN);
                 } else if self.guest.greeted() {
@@ -129,14 +135,14 @@ impl Joining {
                 }
             }
             Step::Failed(trouble) => self.trouble = Some(trouble),
-            Step::Lost(how) => self.lost(Trouble::Lost(how.clone()), &how, now),
+            Step::Lost(error) => self.lost(Trouble::Lost(error.clone()), error.as_deref(), now),
         }
         true
     }
 
-    fn lost(&mut self, trouble: Trouble, how: &str, now: Instant) {
+    fn lost(&mut self, trouble: Trouble, error: Option<&str>, now: Instant) {
         self.alarm = None;
-        if self.guest.lost(how) {
+        if self.guest.lost(error) {
             self.trouble = Some(trouble);
             self.link.retry(now);
         }
@@ -148,7 +154,7 @@ impl Joining {
             self.guest.ask_again();
             self.link.send(&self.guest.take_output());
         } else {
-            self.lost(Trouble::Silent, "it says nothing", now);
+            self.lost(Trouble::Silent, None, now);
         }
     }
 

@@ -35,6 +35,7 @@ pub(crate) enum Topic<'a> {
 }
 
 impl Keys {
+    /// The names of run `run_id`.
     pub(crate) fn new(run_id: &str) -> Self {
         let run = format!("/{run_id}");
         Self { run }
@@ -53,14 +54,17 @@ impl Keys {
         [self.elastic(""), self.own("")]
     }
 
+    /// What an agent writes about itself, since torch 2.4.
     pub(crate) fn role_info(&self, node: NodeRank) -> String {
         self.elastic(format_args!("role_info/{node}"))
     }
 
+    /// The same before 2.4.
     pub(crate) fn old_role_info(&self, node: NodeRank) -> String {
         self.elastic(format_args!("role_info{node}"))
     }
 
+    /// Where node 0 writes the ranks of a node, since torch 2.4.
     pub(crate) fn assigned_ranks(&self, node: NodeRank) -> String {
         self.elastic(format_args!("assigned_ranks/{node}"))
     }
@@ -70,10 +74,12 @@ impl Keys {
         self.elastic("agent/terminal_state/num_members")
     }
 
+    /// What opens the exit barrier for those who wait at it.
     pub(crate) fn last_exit(&self) -> String {
         self.elastic("agent/terminal_state/last_member")
     }
 
+    /// Where an agent says before 2.4 that its workers have ended.
     pub(crate) fn old_exit(&self, node: NodeRank) -> String {
         self.elastic(format_args!("agent/terminal_state{node}"))
     }
@@ -83,10 +89,12 @@ impl Keys {
         format!("{key}.FIN")
     }
 
+    /// Where node 0 writes the main address, before 2.4.
     pub(crate) fn main_address(&self) -> String {
         format!("{}/MASTER_ADDR", self.run)
     }
 
+    /// Where node 0 writes the main port, before 2.4.
     pub(crate) fn main_port(&self) -> String {
         format!("{}/MASTER_PORT", self.run)
     }
@@ -96,6 +104,7 @@ impl Keys {
         self.own("host")
     }
 
+    /// Where a launcher of ours asks to join.
     pub(crate) fn hello(&self, nonce: &str) -> String {
         self.own(format_args!("hello/{nonce}"))
     }

@@ -18,7 +18,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{SockaddrStorage, connect, getsockopt, sockopt};
 
 use super::protocol::Bytes;
-use super::socket::{ip_literal, route, stream_socket, tune};
+use super::socket::{ip_literal, route, stream_socket, tune, words};
 use super::thread::{Bell, spawn};
 use super::trouble::Trouble;
 
@@ -69,8 +69,8 @@ pub(crate) enum Step {
     Received(Bytes),
     /// An attempt has failed; the next will follow.
     Failed(Trouble),
-    /// A connection that stood has gone; none will follow unless `retry` is called.
-    Lost(String),
+    /// A connection that stood has gone, and none will follow unless `retry` is called; `None` where the other side closed it.
+    Lost(Option<String>),
 }
 
 impl Link {
@@ -98,6 +98,7 @@ impl Link {
         self.epoll.0.as_fd()
     }
 
+    /// When to call `advance` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Resting { until } | State::Connecting { until, .. } => Some(*until),
@@ -297,7 +298,7 @@ impl Link {
         let read = (&stream).read(&mut buffer);
         self.state = State::Open(stream);
         match read {
-            Ok(0) => self.lost("it was closed".into()),
+            Ok(0) => self.lost(None),
             Ok(count) => {
                 buffer.truncate(count);
                 Step::Received(buffer)
@@ -307,13 +308,13 @@ impl Link {
                 Step::Idle
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Step::Received(Bytes::new()),
-            Err(error) => self.lost(error.to_string()),
+            Err(error) => self.lost(Some(words(&error))),
         }
     }
 
-    fn lost(&mut self, how: String) -> Step {
+    fn lost(&mut self, error: Option<String>) -> Step {
         self.close();
-        Step::Lost(how)
+        Step::Lost(error)
     }
 
     fn flush(&mut self) {

@@ -18,6 +18,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// A node that has just come.
     pub(crate) fn new(node: Node, client: Option<ClientId>, ours: bool) -> Self {
         let (finished, gone) = (false, false);
         Self {
@@ -34,6 +35,7 @@ impl Member {
 pub(crate) struct Members(Vec<Option<Member>>);
 
 impl Members {
+    /// Places for so many nodes, all free.
     pub(crate) fn expecting(num_nodes: u32) -> Self {
         Self((0..num_nodes).map(|_| None).collect())
     }
@@ -50,10 +52,12 @@ impl Members {
         }
     }
 
+    /// The node of that rank, where it has come.
     pub(crate) fn member(&self, rank: NodeRank) -> Option<&Member> {
         self.place(rank)?.as_ref()
     }
 
+    /// The same, to be changed.
     pub(crate) fn member_mut(&mut self, rank: NodeRank) -> Option<&mut Member> {
         self.0.get_mut(rank.0 as usize)?.as_mut()
     }
@@ -63,11 +67,13 @@ impl Members {
         self.0.iter().flatten()
     }
 
+    /// Which node a connection belongs to.
     pub(crate) fn rank_of(&self, client: ClientId) -> Option<NodeRank> {
         let is = |it: &Option<Member>| it.as_ref().is_some_and(|it| it.client == Some(client));
         self.0.iter().position(is).map(|it| NodeRank(it as u32))
     }
 
+    /// Whether every place is taken.
     pub(crate) fn complete(&self) -> bool {
         self.0.iter().all(Option::is_some)
     }

@@ -44,6 +44,7 @@ impl Party {
         .to_string()
     }
 
+    /// The party that said so; the run id is that of the store it was said in.
     pub(crate) fn from_hello(bytes: &[u8], run_id: &str) -> Option<Self> {
         let value = parse(bytes)?;
         Some(Self {
@@ -70,6 +71,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// As text.
     pub(crate) fn to_json(&self) -> String {
         match self {
             Self::Welcome { token, news } => json!({"token": token, "news": news}).to_string(),
@@ -77,6 +79,7 @@ impl Verdict {
         }
     }
 
+    /// From text.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let value = parse(bytes)?;
         if let Some(why) = text(&value, "refused") {
@@ -101,6 +104,7 @@ pub(crate) enum News {
 }
 
 impl News {
+    /// As text.
     pub(crate) fn to_json(&self) -> String {
         match self {
             Self::Waiting(sentence) => json!({"waiting": sentence}),
@@ -113,6 +117,7 @@ impl News {
         .to_string()
     }
 
+    /// From text.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let value = parse(bytes)?;
         if let Some(sentence) = text(&value, "waiting") {
@@ -141,6 +146,7 @@ pub(crate) enum Mail {
 }
 
 impl Mail {
+    /// As text.
     pub(crate) fn to_json(&self) -> String {
         match self {
             Self::Failed(cause) => json!({"failed": cause.to_value()}).to_string(),
@@ -148,6 +154,7 @@ impl Mail {
         }
     }
 
+    /// From text.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let value = parse(bytes)?;
         match value.get("failed") {
@@ -224,6 +231,7 @@ pub(crate) fn ranks_to_json(ranks: [u32; 4]) -> String {
     format!("[{base}, {world}, {role_base}, {role_world}]")
 }
 
+/// The same, read back.
 pub(crate) fn ranks_from_json(bytes: &[u8]) -> Option<[u32; 4]> {
     let value = parse(bytes)?;
     let numbers = value

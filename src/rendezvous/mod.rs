@@ -56,10 +56,9 @@ mod joining;
 mod meeting;
 mod holder;
 
-pub(crate) use event::{Cause, Event, Node, Party, Ready};
+pub(crate) use event::{Cause, Event, Party, Ready};
 pub(crate) use holder::holder_of;
 pub(crate) use limits::Limits;
 pub(crate) use meeting::Meeting;
-pub(crate) use server::{Running, Server};
-pub(crate) use service::{Activity, Client};
+pub(crate) use server::Server;
 pub(crate) use socket::BindError;

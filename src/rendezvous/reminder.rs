@@ -13,6 +13,7 @@ pub(crate) struct Reminder {
 }
 
 impl Reminder {
+    /// The first is due 5 s from now.
     pub(crate) fn from(now: Instant) -> Self {
         Self {
             next: now + FIRST,
@@ -20,6 +21,7 @@ impl Reminder {
         }
     }
 
+    /// When the next is due.
     pub(crate) fn next(&self) -> Instant {
         self.next
     }

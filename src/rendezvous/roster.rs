@@ -13,7 +13,7 @@
 use std::mem::take;
 
 use super::admission::objection;
-use super::event::{Cause, Event, Node, Party, place};
+use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys, Topic};
 use super::members::{Member, Members};
 use super::message::{Mail, News, Verdict, ranks_to_json};
@@ -272,13 +272,12 @@ impl Roster {
         self.phase = Phase::Working;
         let nodes: Vec<Node> = self.members.iter().map(|it| it.node.clone()).collect();
         for rank in (0..self.me.num_nodes).map(NodeRank) {
-            let Some(it) = place(nodes.clone(), rank) else {
+            let Some(ranks) = ranks(&nodes, rank) else {
                 return;
             };
-            let ranks = [it.base.0, it.world_size, it.role_base, it.role_world_size];
             self.set(self.keys.assigned_ranks(rank), ranks_to_json(ranks));
             if rank == self.me.node {
-                self.tell(Event::Ready(it));
+                self.tell(Event::Ready(Ready::new(ranks, nodes.clone())));
             }
         }
         self.broadcast(&News::Ready(nodes));
@@ -319,11 +318,7 @@ impl Roster {
             }
             Phase::Working if !member.finished => {
                 member.gone = true;
-                let message = match error {
-                    Some(error) => format!("the connection to its launcher was lost: {error}"),
-                    None => "its launcher ended before its workers had finished".into(),
-                };
-                self.end(self.cause(rank, message));
+                self.end(self.cause(rank, lost(error)));
             }
             _ => {
                 member.gone = true;

@@ -47,6 +47,7 @@ impl Server {
         })
     }
 
+    /// The port that was taken.
     pub(crate) fn local_port(&self) -> u16 {
         self.port
     }
@@ -112,6 +113,7 @@ impl Running {
         self.ask(|reply| Order::Add(key.into(), delta, reply))
     }
 
+    /// The value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Bytes> {
         self.ask(|reply| Order::Get(key.into(), reply))
     }

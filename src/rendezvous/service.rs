@@ -12,7 +12,7 @@ use nix::sys::socket::{SockFlag, accept4};
 
 use super::connection::{Connection, End};
 use super::protocol::{Bytes, STOP_WAITING, Violation};
-use super::socket::tune;
+use super::socket::{tune, words};
 use super::store::{ClientId, Store};
 use super::thread::Bell;
 
@@ -237,7 +237,7 @@ impl Service {
         if client.reported {
             let error = match end {
                 End::Closed => None,
-                End::Lost(error) => Some(error.to_string()),
+                End::Lost(error) => Some(words(&error)),
                 End::Violated(violation) => Some(violation.to_string()),
             };
             self.report(Activity::Closed {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -105,6 +106,14 @@ pub(crate) fn stream_socket(address: SocketAddr) -> nix::Result<OwnedFd> {
     };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     socket(family, SockType::Stream, flags, SockProtocol::Tcp)
+}
+
+/// What an error means, without its number.
+pub(crate) fn words(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number).desc().into(),
+        None => error.to_string(),
+    }
 }
 
 /// The port a socket is bound to.

@@ -57,6 +57,7 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// Starts it, with the variables that an agent would give it.
     pub(crate) fn start(&self) -> Child {
         let mut command = python("allreduce.py", &[]);
         command

@@ -29,11 +29,13 @@ pub(crate) fn spawn(
 pub(crate) struct Bell(Arc<EventFd>);
 
 impl Bell {
+    /// A silent bell.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self(Arc::new(EventFd::from_flags(flags)?)))
     }
 
+    /// Wakes whoever polls the bell.
     pub(crate) fn ring(&self) {
         // Fails only when the counter is full, and then the bell is ringing.
         let _ringing = self.0.write(1);

@@ -21,8 +21,8 @@ pub(crate) enum Trouble {
         to: IpAddr,
         error: String,
     },
-    /// A connection stood and was lost before the start.
-    Lost(String),
+    /// A connection stood and was lost before the start; `None` where node 0 closed it.
+    Lost(Option<String>),
     /// Somebody answers, but no store.
     NoStore,
     /// Somebody accepts connections and says nothing.
@@ -51,7 +51,8 @@ impl fmt::Display for Trouble {
                 )
             }
             Self::Other { to, error } => write!(f, "{error} ({to})"),
-            Self::Lost(how) => write!(f, "the connection was lost: {how}"),
+            Self::Lost(None) => f.write_str("node 0 closed the connection"),
+            Self::Lost(Some(error)) => write!(f, "the connection was lost: {error}"),
             Self::NoStore => f.write_str("what listens there is no store"),
             Self::Silent => f.write_str("what listens there has not answered yet"),
         }

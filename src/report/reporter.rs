@@ -9,7 +9,7 @@ use super::line::{Paint, span};
 use super::processes::described;
 use super::refusal;
 use super::summary::Summary;
-use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
+use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::status::Status;
@@ -32,13 +32,13 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(plan: &'a Plan, first_rank: u32) -> Self {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
         let paint = Paint {
             on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
         };
         Self {
             plan,
-            first_rank,
+            first_rank: 0,
             paint,
             baseline: Baseline::default(),
             failure: None,
@@ -68,7 +68,20 @@ impl<'a> Reporter<'a> {
     }
 
     /// Says what a person wants to know at once.
-    pub(crate) fn hear(&mut self, stamped: &Stamped) {
+    pub(crate) fn hear(&mut self, told: &Told) {
+        match told {
+            Told::Event(stamped) => self.hear_event(stamped),
+            Told::Waiting(text) | Told::Notice(text) => complain(&format!("fabric: {text}\n")),
+            Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Elsewhere(cause) => {
+                complain(&format!(
+                    "fabric: {cause}; ending the workers of this node\n"
+                ));
+            }
+        }
+    }
+
+    fn hear_event(&mut self, stamped: &Stamped) {
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
@@ -132,6 +145,7 @@ impl<'a> Reporter<'a> {
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
+        self.left.sort_unstable();
         let mut names = described(&self.left[..self.left.len().min(NAMED)]);
         if self.left.len() > NAMED {
             names.push(format!("and {} more", self.left.len() - NAMED));

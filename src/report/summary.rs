@@ -7,6 +7,7 @@ use super::fates::{fates, lived};
 use super::line::{Paint, harmless, ranks, shortened, span, wrap};
 use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
 use crate::plan::Plan;
+use crate::rendezvous::Cause;
 use crate::topology::LocalRank;
 
 /// Columns of the labels on the left, and of the whole.
@@ -46,6 +47,9 @@ impl Summary<'_> {
         self.row(&mut text, "script", &script);
         self.row(&mut text, "reason", &self.refusal_reason);
         let root_cause = self.outcome.root_cause();
+        if let Some(cause) = self.foreign_cause() {
+            self.row(&mut text, "root cause", &harmless(&cause.to_string()));
+        }
         if let Some((rank, end)) = root_cause {
             self.root_cause(&mut text, rank, end);
         }
@@ -71,9 +75,15 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
-            Some(Why::Elsewhere) => "stopped because another node failed".to_owned(),
+            Some(Why::Elsewhere) => "stopped because another node did".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
+    }
+
+    /// What began it all, where that was on another node.
+    fn foreign_cause(&self) -> Option<&Cause> {
+        let cause = self.outcome.cause.as_ref()?;
+        (cause.node.0 != self.plan.place.index).then_some(cause)
     }
 
     fn root_cause(&self, text: &mut String, rank: LocalRank, end: End) {
@@ -82,7 +92,12 @@ impl Summary<'_> {
         let (node, host) = (self.plan.node_rank.value, &self.plan.machine.host);
         let global = self.global(rank);
         let who = format!("rank {global} (local rank {rank}, node {node} on {host}, pid {pid})");
-        self.row(text, "root cause", &who);
+        let label = if self.foreign_cause().is_some() {
+            "also here"
+        } else {
+            "root cause"
+        };
+        self.row(text, label, &who);
         let (lived, at) = (span(lived(record)), &self.failed_at);
         self.row(text, "", &format!("{} after {lived}, at {at}", end.status));
         if let Some(meaning) = explain(end.status, &self.clues) {

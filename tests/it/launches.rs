@@ -76,6 +76,28 @@ fn a_launch_is_listed_with_its_workers_while_it_runs_and_not_after() {
 }
 
 #[test]
+fn a_launch_that_waits_for_other_nodes_is_listed_and_can_be_stopped() {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let run = Fabric::run()
+        .args(["--num-nodes", "2", "--main-port", &port])
+        .worker("exit_with.py")
+        .arg("0")
+        .start();
+    wait_until("the launch is shown", || listed(&run).is_some());
+    assert_eq!(listed(&run).unwrap()["workers"], serde_json::json!([]));
+    let text = ps(|it| it).stdout;
+    let expected = "exit_with.py, node 0 of 2, for ";
+    assert!(
+        text.contains(expected) && text.contains("waits for the other nodes"),
+        "{text}"
+    );
+    stop(&run, &[]).expect_code(0);
+    run.finish().expect_code(-15);
+}
+
+#[test]
 fn people_get_a_block_per_launch_in_eighty_plain_columns() {
     let run = sleepers(2);
     let text = ps(|it| it.env("TERM", "xterm")).stdout;
