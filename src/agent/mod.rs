@@ -16,6 +16,7 @@
 //! of it within a fraction of a millisecond whatever the launcher is doing.
 
 mod event;
+mod notice;
 mod policy;
 mod message;
 mod error_file;

@@ -18,6 +18,7 @@
 use std::time::Duration;
 
 use super::event::{Event, Step, Why};
+use super::notice::Notices;
 use crate::plan::Settings;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -48,6 +49,9 @@ pub(crate) enum Input {
     Started(LocalRank),
     NotStarted(LocalRank, i32, Step),
     Exited(LocalRank, Status),
+    /// Somebody has stopped a worker, or let it go on.
+    Stopped(LocalRank),
+    Resumed(LocalRank),
     /// No worker runs any more; is there still a process below the guardian?
     Remaining(bool),
     /// The launcher was sent this signal.
@@ -117,6 +121,7 @@ pub(crate) struct Policy {
     begun: bool,
     /// Between TSTP and CONT: nobody is started meanwhile.
     paused: bool,
+    notices: Notices,
     phase: Phase,
 }
 
@@ -128,6 +133,7 @@ impl Policy {
             workers,
             begun: false,
             paused: false,
+            notices: Notices::default(),
             phase: Phase::Running,
         }
     }
@@ -153,6 +159,7 @@ impl Policy {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
+            Phase::Running if !self.paused => self.notices.deadline(),
             Phase::Running | Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
@@ -182,6 +189,10 @@ impl Policy {
                 self.stop(Why::NotStarted(rank), Signal::TERM, now, actions);
             }
             Input::Exited(rank, status) => self.exited(rank, status, now, actions),
+            // When we did it, it is no news.
+            Input::Stopped(rank) if !self.paused => self.notices.stands_still(rank, now),
+            Input::Stopped(_) => {}
+            Input::Resumed(rank) => self.notices.goes_on(rank),
             Input::Remaining(false) => self.finish(actions),
             Input::Remaining(true) => self.leftovers(now, actions),
             Input::Signal(signal) => self.signal(signal, now, actions),
@@ -204,7 +215,9 @@ impl Policy {
             status,
             asked,
         }));
-        if !asked && !status.success() {
+        if status.success() {
+            self.notices.ended(rank, now);
+        } else if !asked {
             self.stop(Why::Failed(rank), Signal::TERM, now, actions);
         }
     }
@@ -367,7 +380,63 @@ impl Policy {
                     pause,
                 };
             }
-            Phase::Running | Phase::Done => {}
+            Phase::Running => {
+                let due = self.notices.due(now).into_iter();
+                actions.extend(due.map(Action::Tell));
+            }
+            Phase::Done => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two workers that run since the start of time.
+    fn running() -> Policy {
+        let settings = Settings {
+            grace: Duration::from_secs(30),
+            linger: Duration::from_secs(5),
+            keep_daemons: false,
+            handled: vec![Signal::TERM],
+        };
+        let mut policy = Policy::new(2, settings);
+        let started = [0, 1].map(|it| Input::Started(LocalRank(it)));
+        for input in [Input::Begin].into_iter().chain(started) {
+            assert_eq!(feed(&mut policy, 0, input), []);
+        }
+        policy
+    }
+
+    fn feed(policy: &mut Policy, seconds: u64, input: Input) -> Vec<Action> {
+        let mut actions = Vec::new();
+        policy.on(input, Duration::from_secs(seconds), &mut actions);
+        actions
+    }
+
+    #[test]
+    fn a_worker_that_ended_well_long_before_another_is_told_and_nobody_is_ended() {
+        let mut policy = running();
+        feed(&mut policy, 1, Input::Exited(LocalRank(1), Status::Code(0)));
+        assert_eq!(policy.deadline(), Some(Duration::from_secs(61)));
+        let told = feed(&mut policy, 61, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::Uneven)]);
+        assert_eq!(policy.deadline(), None);
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_is_told_unless_all_do() {
+        let worker = LocalRank(1);
+        let mut policy = running();
+        feed(&mut policy, 1, Input::Stopped(worker));
+        let told = feed(&mut policy, 11, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::StandsStill { worker })]);
+        feed(&mut policy, 12, Input::Resumed(worker));
+        feed(&mut policy, 20, Input::Signal(Signal::TSTP));
+        feed(&mut policy, 20, Input::Stopped(worker));
+        assert_eq!(policy.deadline(), None);
+        feed(&mut policy, 99, Input::Signal(Signal::CONT));
+        assert_eq!(feed(&mut policy, 99, Input::Tick), []);
     }
 }

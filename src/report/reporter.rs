@@ -1,11 +1,12 @@
 //! The only place that prints.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 use super::cause::Memory;
 use super::clues::{Baseline, shared_memory};
-use super::line::{Paint, span};
+use super::line::{Paint, ranks, span};
 use super::processes::described;
 use super::refusal;
 use super::summary::Summary;
@@ -29,6 +30,9 @@ pub(crate) struct Reporter<'a> {
     /// /dev/shm at that time.
     shared_memory: Option<Memory>,
     left: Vec<Pid>,
+    /// Workers that run, and ranks of those that have ended.
+    running: BTreeMap<LocalRank, Pid>,
+    ended: Vec<u32>,
 }
 
 impl<'a> Reporter<'a> {
@@ -44,6 +48,8 @@ impl<'a> Reporter<'a> {
             failure: None,
             shared_memory: None,
             left: Vec::new(),
+            running: BTreeMap::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -85,6 +91,7 @@ impl<'a> Reporter<'a> {
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
+                self.running.insert(worker, pid);
                 if worker == LocalRank(0) {
                     // Workers take a while to need memory; this is time they do not wait for.
                     self.baseline = Baseline::take();
@@ -96,6 +103,8 @@ impl<'a> Reporter<'a> {
                 asked,
             } => {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
+                self.running.remove(&worker);
+                self.ended.push(self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
                     self.failure = Some((status, time_of_day()));
                     self.shared_memory = shared_memory();
@@ -111,6 +120,8 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
+            Event::StandsStill { worker } => self.notice_standstill(worker),
+            Event::Uneven => self.notice_uneven(),
             Event::Killing => complain("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
@@ -132,6 +143,28 @@ impl<'a> Reporter<'a> {
             paint: self.paint,
         };
         complain(&summary.text());
+    }
+
+    fn notice_standstill(&self, worker: LocalRank) {
+        let Some(pid) = self.running.get(&worker) else {
+            return;
+        };
+        let rank = self.global(worker);
+        complain(&format!(
+            "fabric: rank {rank} was stopped and stands still\nhint: `kill -CONT {pid}` lets it go on\n"
+        ));
+    }
+
+    /// Right for ranks that have less to do; wrong where the others wait for them.
+    fn notice_uneven(&mut self) {
+        self.ended.sort_unstable();
+        let running: Vec<u32> = self.running.keys().map(|it| self.global(*it)).collect();
+        let (ended, running) = (ranks(&self.ended), ranks(&running));
+        let id = std::process::id();
+        complain(&format!(
+            "fabric: {ended} ended with exit code 0 a minute ago, {running} still running\n\
+             hint: if it waits for what has ended, `fabric stop {id}` ends it\n"
+        ));
     }
 
     fn notice_failure(&self, worker: LocalRank) {

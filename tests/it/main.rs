@@ -14,3 +14,4 @@ mod hostlist;
 mod ports;
 mod launches;
 mod doctor;
+mod notices;
