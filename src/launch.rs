@@ -83,8 +83,7 @@ fn decide(request: &Request, environ: Environ) -> Result<Plan> {
     let asked = asked(request);
     let cluster = cluster::discover(&environ, &asked)?;
     let share = cluster.share(&asked, workers_asked(request, &selection))?;
-    let named = request.python.as_ref().map(|it| it.value.as_os_str());
-    let interpreter = plan::interpreter(named, &environ)?;
+    let interpreter = plan::interpreter(request.python.as_ref(), &environ)?;
     let machine = Machine::look(&environ);
     plan::resolve(Given {
         request,

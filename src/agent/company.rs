@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::error_file;
 use super::event::Why;
 use super::message::Command;
-use super::outcome::Outcome;
+use super::outcome::{Exit, Outcome};
 use super::private;
 use crate::plan::{Plan, World, error_file as error_path};
 use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server};
@@ -157,7 +157,12 @@ impl<'a> Company<'a> {
                 let status = outcome.workers[rank.0 as usize].end?.status;
                 (Some(rank), status.shell_code(), self.told_by(rank, status))
             }
-            (_, Some(Why::NotStarted(rank))) => (Some(rank), 1, "could not be started".to_owned()),
+            (_, Some(why @ Why::NotStarted(rank))) => {
+                let Exit::Code(code) = outcome.own_exit(Some(why)) else {
+                    return None;
+                };
+                (Some(rank), code, "could not be started".to_owned())
+            }
             (_, Some(Why::Signal(signal))) => {
                 let code = Status::Signal {
                     signal,

@@ -138,7 +138,7 @@ impl Outcome {
     }
 
     /// As if there were no other node.
-    fn own_exit(&self, why: Option<Why>) -> Exit {
+    pub(crate) fn own_exit(&self, why: Option<Why>) -> Exit {
         match why {
             None => Exit::Code(0),
             Some(Why::Signal(signal)) => Exit::Signal(signal),

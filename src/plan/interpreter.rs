@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// An interpreter and where it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,17 +28,17 @@ pub(crate) struct Files<'a> {
 /// # Errors
 /// What the user named does not exist, or nothing was found anywhere; the text lists what was tried.
 pub(crate) fn find_interpreter(
-    named: Option<&OsStr>,
+    named: Option<&Sourced<OsString>>,
     environ: &Environ,
     own_binary: Option<&Path>,
     files: &Files,
 ) -> Result<Interpreter, String> {
     let is_program = files.is_program;
-    let python_exec = environ.get("PYTHON_EXEC").filter(|it| !it.is_empty());
-    for (source, named) in [("--python", named), ("PYTHON_EXEC", python_exec)] {
-        if let Some(named) = named {
-            return explicit(source, named, environ, is_program);
-        }
+    if let Some(named) = named {
+        return explicit(&named.source.to_string(), &named.value, environ, is_program);
+    }
+    if let Some(named) = environ.get("PYTHON_EXEC").filter(|it| !it.is_empty()) {
+        return explicit("PYTHON_EXEC", named, environ, is_program);
     }
     let mut tried = Vec::new();
     for (source, folder) in environments(environ, own_binary, files.exists) {
@@ -146,6 +147,7 @@ fn on_path(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
 
     #[track_caller]
     fn check(
@@ -163,7 +165,8 @@ mod tests {
             exists: &exists,
         };
         let own = Path::new(own);
-        let found = find_interpreter(named.map(OsStr::new), &environ, Some(own), &files);
+        let named = named.map(|it| Sourced::new(it.into(), Source::Flag("--python")));
+        let found = find_interpreter(named.as_ref(), &environ, Some(own), &files);
         match expected {
             Ok(path) => assert_eq!(found.unwrap().path, path),
             Err(text) => assert!(found.as_ref().unwrap_err().contains(text), "{found:?}"),

@@ -1,6 +1,6 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -8,6 +8,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::interpreter::{Files, Interpreter, find_interpreter};
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// Facts about the machine and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +45,10 @@ impl Machine {
 ///
 /// # Errors
 /// There is none; the text lists where it was looked for.
-pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+pub(crate) fn interpreter(
+    named: Option<&Sourced<OsString>>,
+    environ: &Environ,
+) -> Result<Interpreter> {
     let files = Files {
         is_program: &|it| it.is_file() && access(it, AccessFlags::X_OK).is_ok(),
         exists: &Path::exists,

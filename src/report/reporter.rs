@@ -9,7 +9,7 @@ use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, ranks, span};
 use super::processes::described;
 use super::refusal;
-use super::summary::Summary;
+use super::summary::{Summary, went_well};
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
@@ -129,8 +129,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The summary, last of all.
+    /// The summary of a run that did not go well, last of all.
     pub(crate) fn sum_up(&self, outcome: &Outcome) {
+        if went_well(outcome) {
+            return;
+        }
         let refused = outcome.refusal.map(|it| refusal::describe(it, self.plan));
         let failed_at = self.failure.as_ref().map(|(_, at)| at.clone());
         let summary = Summary {

@@ -6,6 +6,7 @@ mod cli;
 mod accelerator;
 mod examples;
 mod consolidate;
+mod docs;
 mod exports;
 mod launch;
 mod peer_env;
