@@ -10,6 +10,7 @@ use crate::cli::{Doctor, Request};
 use crate::cluster::{self, Asked};
 use crate::environ::Environ;
 use crate::inspect::{self, doctor};
+use crate::placement::Placement;
 use crate::plan::{self, Given, Machine, Plan};
 use crate::report;
 use crate::source::Source;
@@ -23,11 +24,12 @@ pub(crate) fn run(
 ) -> Result<Exit> {
     report::start_log(request.verbosity, &environ);
     let plan = decide(request, environ)?;
+    let mut reporter = report::Reporter::new(&plan);
+    reporter.warn();
     if request.dry_run {
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter = report::Reporter::new(&plan);
     let mut board = inspect::Board::new(&plan);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
@@ -74,23 +76,37 @@ pub(crate) fn examine(asked: &Doctor, environ: Environ) -> Exit {
 
 /// Everything about what to launch.
 fn decide(request: &Request, environ: Environ) -> Result<Plan> {
+    let environ = environ.with(&request.env);
     let devices = DeviceRequest {
         accelerator: request.accelerator,
         data_parallel: request.strategy == Some("dp"),
         devices: &request.devices,
     };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
+    let needs = match request.numa_binding {
+        Some(_) => devices.possible(),
+        None => devices.needs(),
+    };
+    let (inventory, driver) = accelerator::probe(needs, &environ);
+    let selection = devices.select(&inventory)?;
     let asked = asked(request);
     let cluster = cluster::discover(&environ, &asked)?;
     let share = cluster.share(&asked, workers_asked(request, &selection))?;
-    let interpreter = plan::interpreter(request.python.as_ref(), &environ)?;
     let machine = Machine::look(&environ);
+    let placement = Placement {
+        share: &share,
+        selection: &selection,
+        inventory: &inventory,
+        driver: &driver,
+    };
+    let bound = request.numa_binding.map(|it| placement.bind(it, &machine));
     plan::resolve(Given {
         request,
         cluster,
+        interpreter: plan::program(request, &environ)?,
+        bound: bound.transpose()?,
+        busy: placement.busy(),
         share,
         selection,
-        interpreter,
         machine,
         environ,
     })

@@ -6,12 +6,14 @@ mod source;
 mod integer;
 mod environ;
 mod accelerator;
+mod numa;
 mod cluster;
 mod cli;
 mod plan;
 mod rendezvous;
 mod agent;
 mod report;
+mod placement;
 mod inspect;
 mod launch;
 

@@ -16,6 +16,7 @@ mod probe;
 mod original;
 
 pub(crate) use choice::Accelerator;
+pub(crate) use inventory::{Busy, Inventory};
 pub(crate) use occupancy::{Gpu, Occupancy, occupancy};
-pub(crate) use probe::probe;
+pub(crate) use probe::{Driver, probe};
 pub(crate) use selection::{DeviceRequest, Selection};

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::error_file;
 use super::event::Why;
 use super::message::Command;
-use super::outcome::{Exit, Outcome};
+use super::outcome::{Exit, Outcome, TIMED_OUT};
 use super::private;
 use crate::plan::{Plan, World, error_file as error_path};
 use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server};
@@ -171,6 +171,7 @@ impl<'a> Company<'a> {
                 .shell_code();
                 (None, code, format!("stopped by {signal}"))
             }
+            (_, Some(Why::TimeLimit)) => (None, TIMED_OUT, "its time limit is over".to_owned()),
             (_, Some(Why::Elsewhere | Why::LauncherGone) | None) => return None,
         };
         Some(Cause {
@@ -196,8 +197,8 @@ fn party(plan: &Plan) -> Party {
         num_nodes: plan.place.count,
         local_world_size: plan.workers(),
         host: plan.machine.host.clone(),
-        role: "default".to_owned(),
-        run_id: "none".to_owned(),
+        role: plan.role.value.clone(),
+        run_id: plan.run_id.value.clone(),
         launcher: env!("CARGO_PKG_VERSION").to_owned(),
         script: plan.script.to_string_lossy().into_owned(),
         token: plan.environ.text(TOKEN).map(ToOwned::to_owned),

@@ -38,7 +38,7 @@ mod host;
 mod run;
 
 pub(crate) use cgroup::Cgroup;
-pub(crate) use descendants::{Process, look_up};
+pub(crate) use descendants::look_up;
 pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use host::{Hosted, host};

@@ -4,7 +4,7 @@
 //!                      all ended with 0, nothing left
 //!   Running ------------------------------------------------> Done
 //!     |  \--- all ended with 0, something left --> Lingering --> (time up) --+
-//!     | failure, signal, launcher gone                                      |
+//!     | failure, signal, time limit, launcher gone                          |
 //!     v                                                                     v
 //!   Stopping: TERM (or the signal) to the groups, grace ---> leftovers get TERM too
 //!     | grace over, second request                                          |
@@ -159,8 +159,11 @@ impl Policy {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
-            Phase::Running if !self.paused => self.notices.deadline(),
-            Phase::Running | Phase::Done => None,
+            Phase::Running => {
+                let notices = self.notices.deadline().filter(|_| !self.paused);
+                self.settings.limit.into_iter().chain(notices).min()
+            }
+            Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
             Phase::Killing {
@@ -353,6 +356,13 @@ impl Policy {
             return;
         }
         match self.phase {
+            Phase::Running if self.settings.limit.is_some_and(|at| now >= at) => {
+                self.stop(Why::TimeLimit, Signal::TERM, now, actions);
+            }
+            Phase::Running => {
+                let due = self.notices.due(now).into_iter();
+                actions.extend(due.map(Action::Tell));
+            }
             Phase::Stopping { .. } => self.kill(now, actions),
             Phase::Lingering {
                 until,
@@ -380,10 +390,6 @@ impl Policy {
                     pause,
                 };
             }
-            Phase::Running => {
-                let due = self.notices.due(now).into_iter();
-                actions.extend(due.map(Action::Tell));
-            }
             Phase::Done => {}
         }
     }
@@ -393,11 +399,15 @@ impl Policy {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(70);
+    const GRACE: Duration = Duration::from_secs(30);
+
     /// Two workers that run since the start of time.
-    fn running() -> Policy {
+    fn running(limit: Option<Duration>) -> Policy {
         let settings = Settings {
-            grace: Duration::from_secs(30),
+            grace: GRACE,
             linger: Duration::from_secs(5),
+            limit,
             keep_daemons: false,
             handled: vec![Signal::TERM],
         };
@@ -410,14 +420,73 @@ mod tests {
     }
 
     fn feed(policy: &mut Policy, seconds: u64, input: Input) -> Vec<Action> {
+        at(policy, Duration::from_secs(seconds), input)
+    }
+
+    fn at(policy: &mut Policy, now: Moment, input: Input) -> Vec<Action> {
         let mut actions = Vec::new();
-        policy.on(input, Duration::from_secs(seconds), &mut actions);
+        policy.on(input, now, &mut actions);
         actions
+    }
+
+    /// How the time limit ends the run.
+    fn polite() -> [Action; 3] {
+        let why = Why::TimeLimit;
+        [
+            Action::Send(Signal::TERM, Target::Groups),
+            Action::Send(Signal::CONT, Target::Groups),
+            Action::Tell(Event::Stopping { why }),
+        ]
+    }
+
+    #[test]
+    fn at_the_limit_comes_the_polite_stop_and_after_the_grace_period_the_hard_one() {
+        let mut policy = running(Some(LIMIT));
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        let before = LIMIT - Duration::from_nanos(1);
+        assert_eq!(at(&mut policy, before, Input::Tick), []);
+        assert_eq!(at(&mut policy, LIMIT, Input::Tick), polite());
+        assert_eq!(policy.deadline(), Some(LIMIT + GRACE));
+        let hard = [
+            Action::Tell(Event::Killing),
+            Action::Send(Signal::KILL, Target::Everything),
+        ];
+        assert_eq!(at(&mut policy, LIMIT + GRACE, Input::Tick), hard);
+    }
+
+    #[test]
+    fn the_limit_is_no_failure_of_workers_and_does_not_outlive_them() {
+        let mut policy = running(Some(LIMIT));
+        for worker in [0, 1].map(LocalRank) {
+            feed(&mut policy, 30, Input::Exited(worker, Status::Code(0)));
+        }
+        feed(&mut policy, 30, Input::Remaining(false));
+        assert!(policy.done() && at(&mut policy, LIMIT, Input::Tick).is_empty());
+    }
+
+    #[test]
+    fn a_stop_for_another_reason_is_not_delayed_by_the_limit() {
+        let mut policy = running(Some(LIMIT));
+        feed(&mut policy, 0, Input::Signal(Signal::TERM));
+        assert_eq!(policy.deadline(), Some(GRACE));
+    }
+
+    #[test]
+    fn notices_come_before_the_limit_and_do_not_replace_it() {
+        let mut policy = running(Some(LIMIT));
+        feed(&mut policy, 1, Input::Exited(LocalRank(1), Status::Code(0)));
+        assert_eq!(policy.deadline(), Some(Duration::from_secs(61)));
+        let told = feed(&mut policy, 61, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::Uneven)]);
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        feed(&mut policy, 62, Input::Stopped(LocalRank(0)));
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        assert_eq!(at(&mut policy, LIMIT, Input::Tick), polite());
     }
 
     #[test]
     fn a_worker_that_ended_well_long_before_another_is_told_and_nobody_is_ended() {
-        let mut policy = running();
+        let mut policy = running(None);
         feed(&mut policy, 1, Input::Exited(LocalRank(1), Status::Code(0)));
         assert_eq!(policy.deadline(), Some(Duration::from_secs(61)));
         let told = feed(&mut policy, 61, Input::Tick);
@@ -428,7 +497,7 @@ mod tests {
     #[test]
     fn a_worker_that_stands_still_is_told_unless_all_do() {
         let worker = LocalRank(1);
-        let mut policy = running();
+        let mut policy = running(None);
         feed(&mut policy, 1, Input::Stopped(worker));
         let told = feed(&mut policy, 11, Input::Tick);
         assert_eq!(told, [Action::Tell(Event::StandsStill { worker })]);

@@ -10,6 +10,7 @@ mod queries;
 mod kind;
 mod opt;
 mod options;
+mod torchrun;
 mod usage;
 mod commands;
 mod script;
@@ -19,6 +20,6 @@ mod parse;
 
 pub(crate) use parse::{Command, parse};
 pub(crate) use queries::{Doctor, Ps, Stop};
-pub(crate) use request::{Isolation, Request};
+pub(crate) use request::{Entry, Isolation, Request};
 pub(crate) use script::look_at;
 pub(crate) use usage::EXIT_USAGE;

@@ -98,7 +98,11 @@ impl Meter {
 }
 
 fn share(gpu: &Gpu, is_its: &dyn Fn(Pid) -> bool) -> Option<Share> {
-    let mut users = gpu.users.iter().filter(|it| is_its(it.pid)).peekable();
+    let mut users = gpu
+        .users
+        .iter()
+        .filter(|it| is_its(it.pid as Pid))
+        .peekable();
     users.peek()?;
     Some(Share {
         gpu: gpu.index,

@@ -13,5 +13,5 @@ mod log;
 pub(crate) use cause::bytes;
 pub(crate) use line::{Paint, harmless, ranks, span, wrap};
 pub(crate) use log::start_log;
-pub(crate) use processes::described;
+pub(crate) use processes::{described, owned};
 pub(crate) use reporter::{Output, Reporter, complain, output, say, terminal_width};

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::cause::Memory;
+use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, ranks, span};
-use super::processes::described;
+use super::processes::{described, owned};
 use super::refusal;
 use super::summary::{Summary, went_well};
+use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
@@ -59,6 +60,17 @@ impl<'a> Reporter<'a> {
             .hints
             .iter()
             .for_each(|it| complain(&format!("hint: {it}\n")));
+    }
+
+    /// What may go wrong, or other than asked.
+    pub(crate) fn warn(&self) {
+        if !self.plan.ignored.is_empty() {
+            let names = self.plan.ignored.join(", ");
+            complain(&format!("fabric: set, but without effect here: {names}\n"));
+        }
+        for busy in &self.plan.busy {
+            complain(&format!("fabric: {}\n", already_used(busy)));
+        }
     }
 
     /// Another port than the usual one is worth a line.
@@ -122,6 +134,9 @@ impl<'a> Reporter<'a> {
             }
             Event::StandsStill { worker } => self.notice_standstill(worker),
             Event::Uneven => self.notice_uneven(),
+            Event::Stopping {
+                why: Why::TimeLimit,
+            } => self.notice_time_limit(),
             Event::Killing => complain("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
@@ -179,6 +194,14 @@ impl<'a> Reporter<'a> {
         ));
     }
 
+    fn notice_time_limit(&self) {
+        let limit = self.plan.settings.limit.map_or_else(String::new, span);
+        let grace = span(self.plan.settings.grace);
+        complain(&format!(
+            "fabric: the time limit of {limit} is over, ending the workers (they have {grace})\n"
+        ));
+    }
+
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
         self.left.sort_unstable();
@@ -197,6 +220,18 @@ impl<'a> Reporter<'a> {
     fn global(&self, worker: LocalRank) -> u32 {
         self.first_rank + worker.0
     }
+}
+
+/// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
+fn already_used(busy: &Busy) -> String {
+    let users = busy.users.iter().map(|it| {
+        let memory = it
+            .memory
+            .map_or_else(String::new, |it| format!(", {}", bytes(it)));
+        owned(it.pid as Pid) + &memory
+    });
+    let users = users.collect::<Vec<_>>().join("; ");
+    format!("GPU {} is already in use by {users}", busy.gpu)
 }
 
 /// Local time as `2026-07-20 14:03:22`.

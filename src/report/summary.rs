@@ -77,6 +77,10 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::TimeLimit) => {
+                let limit = self.plan.settings.limit.map_or_else(String::new, span);
+                format!("ended by the time limit of {limit} (--timeout)")
+            }
             Some(Why::Elsewhere) => "stopped because another node did".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }

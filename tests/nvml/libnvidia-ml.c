@@ -3,7 +3,8 @@
  * FAKE_NVML_DEVICES     the number of GPUs; "no-driver" for a driver that is not loaded
  * FAKE_NVML_PARTITIONS  partitions (MIG devices) per GPU, none if unset
  * FAKE_NVML_MARKER      a file that is created when the library is loaded
- * FAKE_NVML_USERS       processes on them, see below
+ * FAKE_NVML_USERS       processes that compute on them: "GPU:PID:MIB" each, with blanks between them and `?`
+ *                       for memory that is not known
  *
  * GPU 3 has the UUID GPU-00000003-..., its partition 1 has MIG-00000003-0001-....
  * Without the variables the macros of the same names count. */
@@ -13,6 +14,9 @@
 
 #ifndef FAKE_NVML_DEVICES
 #define FAKE_NVML_DEVICES "0"
+#endif
+#ifndef FAKE_NVML_USERS
+#define FAKE_NVML_USERS ""
 #endif
 #ifndef FAKE_NVML_PARTITIONS
 #define FAKE_NVML_PARTITIONS "0"
@@ -72,22 +76,24 @@ int nvmlDeviceGetUUID(handle device, char *uuid, unsigned length) {
     return written < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-/* Who uses what: every GPU has 80 GiB; each entry of FAKE_NVML_USERS, "GPU:PID:MIB" with blanks between them,
- * is a process on one. A GPU with a process is busy for 90 percent of the time, another for none. */
+/* Every GPU has 80 GiB; one with a process is busy for 90 percent of the time, another for none.
+ * The layouts are those of nvml.h. */
 #define MIB (1024ull * 1024)
+#define UNKNOWN (~0ull)
 
 struct memory { unsigned version; unsigned long long total, reserved, free, used; };
-struct process { unsigned pid; unsigned long long used; unsigned instance, compute; };
+struct process { unsigned pid; unsigned long long memory; unsigned instance, compute_instance; };
 struct utilization { unsigned gpu, memory; };
-struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
+struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; };
 
 /* The processes of a GPU, as many as there are; the first `room` of them are filled in. */
 static unsigned users(handle device, struct process *found, unsigned room) {
-    unsigned gpu = number(device) / 100 - 1, count = 0, on, pid, mib;
-    const char *rest = setting("FAKE_NVML_USERS", "");
-    for (int length; sscanf(rest, " %u:%u:%u%n", &on, &pid, &mib, &length) == 3; rest += length) {
+    unsigned gpu = number(device) / 100 - 1, count = 0, on, pid;
+    const char *rest = setting("FAKE_NVML_USERS", FAKE_NVML_USERS);
+    char memory[16];
+    for (int length; sscanf(rest, " %u:%u:%15[0-9?]%n", &on, &pid, memory, &length) == 3; rest += length) {
         if (on != gpu) continue;
-        if (count < room) found[count] = (struct process){pid, mib * MIB, 0, 0};
+        if (count < room) found[count] = (struct process){pid, *memory == '?' ? UNKNOWN : atoi(memory) * MIB, ~0u, ~0u};
         count++;
     }
     return count;
@@ -104,7 +110,9 @@ int nvmlDeviceGetMemoryInfo_v2(handle device, struct memory *memory) {
     unsigned count = users(device, found, 64);
     memory->total = 80 * 1024 * MIB;
     memory->used = 0;
-    for (unsigned nth = 0; nth < count; nth++) memory->used += found[nth].used;
+    for (unsigned nth = 0; nth < count && nth < 64; nth++) {
+        if (found[nth].memory != UNKNOWN) memory->used += found[nth].memory;
+    }
     memory->free = memory->total - memory->used;
     return SUCCESS;
 }
@@ -121,9 +129,12 @@ int nvmlDeviceGetName(handle device, char *name, unsigned length) {
     return SUCCESS;
 }
 
+/* GPU 3 is at 0000:43:00.0. */
 int nvmlDeviceGetPciInfo_v3(handle device, struct pci *pci) {
     memset(pci, 0, sizeof *pci);
-    snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:%02X:00.0", number(device) / 100);
+    pci->bus = 0x40 + number(device) / 100 - 1;
+    snprintf(pci->legacy, sizeof pci->legacy, "0000:%02X:00.0", pci->bus);
+    snprintf(pci->address, sizeof pci->address, "00000000:%02X:00.0", pci->bus);
     return SUCCESS;
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::accelerator::{Accelerator, Occupancy};
 use crate::environ::Environ;
+use crate::numa::CpuSet;
 use crate::plan::Plan;
 
 /// The facts.
@@ -51,14 +52,14 @@ pub(crate) struct Python {
 /// The machine. Sizes are in bytes; `None` stands for no limit, or for what the kernel does not tell.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct System {
-    /// CPUs of the machine, such as `0-63`.
-    pub(crate) cpus: String,
+    /// CPUs of the machine.
+    pub(crate) cpus: CpuSet,
     /// Those on which this process may run.
-    pub(crate) allowed_cpus: String,
+    pub(crate) allowed_cpus: CpuSet,
     /// CPUs' worth of time that the cgroup grants.
     pub(crate) cpu_quota: Option<f64>,
     /// Number and CPUs of each NUMA node.
-    pub(crate) numa: Vec<(u32, String)>,
+    pub(crate) numa: Vec<(u32, CpuSet)>,
     pub(crate) memory: u64,
     pub(crate) available_memory: u64,
     pub(crate) memory_limit: Option<u64>,

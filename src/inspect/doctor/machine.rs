@@ -16,7 +16,7 @@ const THREADS: u64 = 128;
 /// CPUs for the workers.
 pub(super) fn cpus(facts: &Facts) -> Vec<Finding> {
     let system = &facts.system;
-    let (there, allowed) = (count(&system.cpus), count(&system.allowed_cpus));
+    let (there, allowed) = (system.cpus.len(), system.allowed_cpus.len());
     let mut what = format!(
         "may use {allowed} of {there} (CPUs {})",
         system.allowed_cpus
@@ -49,10 +49,9 @@ pub(super) fn numa(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let mut found = vec![Finding::ok("NUMA nodes", list.join(", "))];
-    let allowed = numbers(&facts.system.allowed_cpus);
+    let allowed = &facts.system.allowed_cpus;
     let far = nodes.iter().filter(|(node, cpus)| {
-        let reachable = numbers(cpus).iter().any(|it| allowed.contains(it));
-        facts.gpu_nodes.contains(&Some(*node)) && !reachable
+        facts.gpu_nodes.contains(&Some(*node)) && cpus.shared_with(allowed).is_empty()
     });
     found.extend(far.map(|(node, _)| {
         let what = format!("GPUs are on node {node}, where no worker may run");
@@ -186,29 +185,10 @@ fn several_nodes(facts: &Facts) -> bool {
     facts.plan.as_ref().is_some_and(|it| it.num_nodes.value > 1)
 }
 
-fn count(list: &str) -> usize {
-    numbers(list).len()
-}
-
-/// The numbers of a list such as `0-3,8`, the kernel's form (cpuset(7)).
-fn numbers(list: &str) -> Vec<u32> {
-    let parts = list.split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse().ok()?)
-    });
-    parts.flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
     use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(numbers("0-2,8"), [0, 1, 2, 8]);
-        assert_eq!(numbers(""), [0; 0]);
-    }
 
     #[track_caller]
     fn check(soft: Option<u64>, hard: Option<u64>, needed: u64, level: Level, says: &str) {

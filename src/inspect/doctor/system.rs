@@ -9,15 +9,17 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::cgroup;
 use super::facts::{Limit, OnPath, System};
 use crate::environ::Environ;
+use crate::numa::{self, CpuSet};
 
 /// A look at the machine.
 pub(super) fn look() -> System {
     let (memory, available_memory) = memory();
     System {
-        cpus: line("/sys/devices/system/cpu/online"),
-        allowed_cpus: allowed_cpus(&line("/proc/self/status")),
+        cpus: cpus("/sys/devices/system/cpu/online"),
+        allowed_cpus: numa::System::here()
+            .map_or_else(|_| CpuSet::default(), |it| it.allowed().clone()),
         cpu_quota: cgroup::cpu(),
-        numa: numa(),
+        numa: nodes(),
         memory,
         available_memory,
         memory_limit: cgroup::memory(),
@@ -35,11 +37,9 @@ fn line(path: &str) -> String {
     text.trim().to_owned()
 }
 
-/// The field of /proc/self/status (proc(5)).
-fn allowed_cpus(status: &str) -> String {
-    let mut fields = status.lines().filter_map(|it| it.split_once(':'));
-    let allowed = fields.find(|(name, _)| *name == "Cpus_allowed_list");
-    allowed.map_or_else(String::new, |(_, list)| list.trim().to_owned())
+/// What a file lists; nothing where it cannot be read.
+fn cpus(path: &str) -> CpuSet {
+    CpuSet::parse(&line(path)).unwrap_or_default()
 }
 
 fn memory() -> (u64, u64) {
@@ -50,16 +50,16 @@ fn memory() -> (u64, u64) {
     (system.total_memory(), system.available_memory())
 }
 
-fn numa() -> Vec<(u32, String)> {
+fn nodes() -> Vec<(u32, CpuSet)> {
     const NODES: &str = "/sys/devices/system/node";
     let numbers = names(NODES);
     let numbers = numbers
         .iter()
         .filter_map(|it| it.strip_prefix("node")?.parse().ok());
-    let mut nodes: Vec<(u32, String)> = numbers
-        .map(|it| (it, line(&format!("{NODES}/node{it}/cpulist"))))
+    let mut nodes: Vec<(u32, CpuSet)> = numbers
+        .map(|it| (it, cpus(&format!("{NODES}/node{it}/cpulist"))))
         .collect();
-    nodes.sort_unstable();
+    nodes.sort_unstable_by_key(|(node, _)| *node);
     nodes
 }
 
@@ -87,11 +87,10 @@ fn limit(resource: Resource) -> Option<Limit> {
     })
 }
 
-/// The NUMA node that a PCI device such as `00000000:17:00.0` is nearest to; the kernel writes its domain with
-/// four digits, and -1 where there is none.
-pub(super) fn numa_of(bus_id: &str) -> Option<u32> {
-    let short = bus_id.get(4..)?.to_lowercase();
-    line(&format!("/sys/bus/pci/devices/{short}/numa_node"))
+/// The NUMA node that a PCI device such as `0000:17:00.0` is nearest to; the kernel writes -1 where there is
+/// none.
+pub(super) fn numa_of(address: &str) -> Option<u32> {
+    line(&format!("/sys/bus/pci/devices/{address}/numa_node"))
         .parse()
         .ok()
 }
