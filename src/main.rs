@@ -15,6 +15,7 @@ mod agent;
 mod report;
 mod placement;
 mod inspect;
+mod link;
 mod launch;
 
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
+        Ok(Command::Link) => link::link().map(told),
+        Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => hand_over(words, &environ),
         Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
         Ok(Command::Doctor(asked)) => Ok(launch::examine(&asked, environ)),
@@ -49,10 +52,7 @@ fn main() -> ExitCode {
             let listed = inspect::ps(&asked, report::output(&environ), &mut report::say);
             listed.map(|()| Exit::Code(0))
         }
-        Ok(Command::Stop(asked)) => inspect::stop(&asked).map(|text| {
-            report::say(&text);
-            Exit::Code(0)
-        }),
+        Ok(Command::Stop(asked)) => inspect::stop(&asked).map(told),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -66,6 +66,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn told(text: String) -> Exit {
+    report::say(&text);
+    Exit::Code(0)
 }
 
 /// `fabric consolidate`: this process becomes the Python original. Returns only if that failed.

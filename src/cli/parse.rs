@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Show(String),
     /// `fabric consolidate` with these words, for the Python original.
     Consolidate(Vec<OsString>),
+    /// To make `fabric` in our bin folder start this program, or what it started before.
+    Link,
+    Unlink,
 }
 
 /// The command of the words after the program's name. `terminal` is the width of the terminal in
@@ -165,7 +168,9 @@ fn unknown(
         return Ok(Command::Show(shown));
     }
     let known = commands::names();
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    // difflib takes `runn` for `unlink` as well.
+    let likely = known.iter().filter(|it| *it != "unlink");
+    let known: Vec<&str> = likely.map(String::as_str).collect();
     let message = format!("No such command {}.", repr(&name));
     let message = message + &did_you_mean(&name.to_string_lossy(), &known);
     Err(Usage::new(Form::Group, &message).hint(hint::unknown_command(&name, look)))
@@ -193,6 +198,8 @@ fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Comman
             launch: *required(asked, "launch"),
             now: asked.get_flag("now"),
         }),
+        Some(("link", _)) => Command::Link,
+        Some(("unlink", _)) => Command::Unlink,
         Some(("completions", asked)) => {
             let shell: &Shell = required(asked, "shell");
             Command::Show(commands::completion_script(*shell))
@@ -357,6 +364,9 @@ mod tests {
             usage.text
         );
         assert!(parse_line("man x").is_err());
+        assert_eq!(parse_line("link"), Ok(Command::Link));
+        assert_eq!(parse_line("unlink"), Ok(Command::Unlink));
+        assert!(parse_line("link /usr/bin").is_err());
     }
 
     #[track_caller]

@@ -18,6 +18,8 @@ const MESSAGE: usize = 2000;
 const LINE: usize = 500;
 /// Lines of a traceback that are shown: its end, where the exception is.
 const TRACEBACK: usize = 40;
+/// Processes that could not be ended and are shown, one line each.
+const STUCK: usize = 16;
 /// Workers other than the root cause whose messages are shown, one line each.
 const ALSO: usize = 4;
 
@@ -156,7 +158,8 @@ impl Summary<'_> {
     }
 
     fn stuck(&self, text: &mut String) {
-        for (pid, state) in &self.outcome.stuck {
+        let more = self.outcome.stuck.len().saturating_sub(STUCK);
+        for (pid, state) in self.outcome.stuck.iter().take(STUCK) {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
                 b'Z' => "dead, but a debugger holds it".to_owned(),
@@ -164,6 +167,9 @@ impl Summary<'_> {
             };
             let line = format!("pid {pid} survived SIGKILL ({state})");
             self.row(text, "still there", &line);
+        }
+        if more > 0 {
+            self.row(text, "", &format!("and {more} more"));
         }
     }
 
