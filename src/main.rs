@@ -28,6 +28,11 @@ use agent::{Exit, Inherited};
 use cli::Command;
 use environ::Environ;
 
+// The unwinder comes with the program: one shared library less to load at every start.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(feature = "wheel")))]
+#[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
+unsafe extern "C" {}
+
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
     let environ = Environ::of_this_process();

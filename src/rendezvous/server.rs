@@ -20,7 +20,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::absent::sentence;
-use super::protocol::Bytes;
 use super::service::{Activity, Client, Order, Service};
 use super::socket::{BindError, listen_on, local_port};
 use super::store::{ClientId, Store};
@@ -159,7 +158,7 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::{Request, STOP_WAITING, put_blob, put_hello};
+    use super::super::protocol::{Bytes, Request, STOP_WAITING, put_blob, put_hello};
     use super::super::socket::stream_socket;
     use super::super::testing::{Rank, ended, python};
     use super::*;

@@ -75,13 +75,12 @@ impl<'a> Reporter<'a> {
 
     /// Another port than the usual one is worth a line.
     pub(crate) fn tell_port(&self, hosted: &Hosted) {
-        let Some(holder) = &hosted.moved else { return };
-        let holder = holder.map_or_else(String::new, |pid| {
-            format!(" by {}", described(&[pid]).concat())
-        });
+        if !hosted.moved {
+            return;
+        }
         let (wanted, port) = (self.plan.main_port.value, hosted.server.local_port());
         complain(&format!(
-            "fabric: port {wanted} is taken{holder}; workers meet at port {port}\n"
+            "fabric: port {wanted} is taken; workers meet at port {port}\n"
         ));
     }
 

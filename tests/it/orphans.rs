@@ -437,7 +437,7 @@ fn in_the_namespaces_of_another_process_all_is_as_usual() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    let inner = || stats().into_iter().find(|it| it.parent == host.id() as i32);
+    let inner = || stats().find(|it| it.parent == host.id() as i32);
     wait_until("the host is up", || {
         inner().is_some_and(|it| is_sleep(it.pid))
     });
