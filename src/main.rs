@@ -14,6 +14,7 @@ mod rendezvous;
 mod agent;
 mod report;
 mod placement;
+mod inspect;
 mod link;
 mod launch;
 
@@ -51,6 +52,12 @@ fn main() -> ExitCode {
         Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => hand_over(words, &environ),
         Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
+        Ok(Command::Doctor(asked)) => Ok(launch::examine(&asked, environ)),
+        Ok(Command::Ps(asked)) => {
+            let listed = inspect::ps(&asked, report::output(&environ), &mut report::say);
+            listed.map(|()| Exit::Code(0))
+        }
+        Ok(Command::Stop(asked)) => inspect::stop(&asked).map(told),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),

@@ -18,5 +18,8 @@ mod ends;
 mod hostlist;
 mod cluster_engines;
 mod ports;
+mod launches;
+mod doctor;
+mod notices;
 mod powers;
 mod link;

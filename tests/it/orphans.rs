@@ -27,8 +27,11 @@ fn crowd(options: &[&str]) -> Fabric {
         .arg(ready)
 }
 
-/// Every way to end a run, and how the launcher leaves then.
-const ATTACKS: &[(&str, fn(&Running), i32)] = &[
+/// Its name, what is done, and how the launcher leaves then.
+type Attack = (&'static str, fn(&Running), i32);
+
+/// Every way to end a run.
+const ATTACKS: &[Attack] = &[
     (
         "a worker is killed",
         |it| strike(it, 0, Signal::SIGKILL),
