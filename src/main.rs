@@ -14,8 +14,8 @@ mod rendezvous;
 mod agent;
 mod report;
 mod placement;
-mod inspect;
 mod link;
+mod inspect;
 mod launch;
 
 use std::ffi::OsString;

@@ -124,11 +124,6 @@ impl Fabric {
         self
     }
 
-    pub(crate) fn env_remove(mut self, name: &str) -> Self {
-        self.command.env_remove(name);
-        self
-    }
-
     pub(crate) fn cwd(mut self, path: impl AsRef<Path>) -> Self {
         self.command.current_dir(path);
         self
@@ -163,11 +158,6 @@ impl Fabric {
     /// Starts and waits for the end.
     pub(crate) fn finish(self) -> Finished {
         self.start().finish()
-    }
-
-    /// Becomes the command: for a process of its own, such as one on a pty.
-    pub(crate) fn exec(mut self) -> std::io::Error {
-        self.command.exec()
     }
 }
 

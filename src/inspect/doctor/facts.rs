@@ -134,5 +134,8 @@ pub(crate) enum OnPath {
         path: PathBuf,
         python: bool,
     },
+    /// It was linked to us, and an installation of Lightning has replaced the link: what to say, and the way
+    /// out behind `hint: `.
+    Overwritten(String),
     Nothing,
 }

@@ -85,6 +85,10 @@ pub(super) fn program(facts: &Facts) -> Vec<Finding> {
     vec![match &facts.on_path {
         OnPath::Us(path) => Finding::ok("fabric", path.display().to_string()),
         OnPath::Nothing => Finding::ok("fabric", "not on PATH"),
+        OnPath::Overwritten(said) => {
+            let (what, way_out) = said.split_once("\nhint: ").unwrap_or((said, ""));
+            Finding::warn("fabric", what, way_out)
+        }
         OnPath::Another { path, python } => {
             let whose = if *python {
                 "a script, probably the Python original"

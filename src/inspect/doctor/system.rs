@@ -9,6 +9,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::cgroup;
 use super::facts::{Limit, OnPath, System};
 use crate::environ::Environ;
+use crate::link;
 use crate::numa::{self, CpuSet};
 
 /// A look at the machine.
@@ -97,6 +98,9 @@ pub(super) fn numa_of(address: &str) -> Option<u32> {
 
 /// What a shell would start as `fabric`.
 pub(super) fn on_path(environ: &Environ) -> OnPath {
+    if let Some(said) = link::overwritten() {
+        return OnPath::Overwritten(said);
+    }
     let path = environ.get("PATH").unwrap_or_default();
     let candidates = std::env::split_paths(path).map(|it| it.join("fabric"));
     let access = nix::unistd::AccessFlags::X_OK;
