@@ -179,7 +179,10 @@ fn unread(options: &[&str], words: &[&str]) -> (Running, OwnedFd) {
     let ready = format!("ready={}", run.scratch().display());
     let run = run.actor([&ready]).args(words);
     (
-        run.with(|it| drop(it.stderr(Stdio::from(writer)))).start(),
+        run.with(|it| {
+            it.stderr(Stdio::from(writer));
+        })
+        .start(),
         reader,
     )
 }

@@ -218,9 +218,7 @@ fn who_cannot_wait_for_what_lingers_interrupts() {
 
 fn children_of(parent: Pid) -> usize {
     let workers = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let stats = stats()
-        .into_iter()
-        .filter(|it| it.parent == parent.as_raw());
+    let stats = stats().filter(|it| it.parent == parent.as_raw());
     stats.filter(|it| workers(it.pid).contains("actor")).count()
 }
 

@@ -14,6 +14,7 @@ use nix::sys::socket::SockaddrStorage;
 use super::facts::{Interface, Network, Port};
 use crate::agent::host;
 use crate::plan::Plan;
+use crate::rendezvous::holder_of;
 use crate::report::described;
 
 /// How long a name server may take, and then another node.
@@ -110,8 +111,12 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
 fn port(plan: &Plan, main: Option<IpAddr>) -> Port {
     if plan.place.leads {
         return match host(plan).map(|it| it.moved) {
-            Ok(None) => Port::Free,
-            Ok(Some(holder)) => Port::Another(holder.map(|it| described(&[it]).concat())),
+            Ok(false) => Port::Free,
+            // A launch has no time for this.
+            Ok(true) => {
+                let holder = holder_of(plan.main_port.value);
+                Port::Another(holder.map(|it| described(&[it]).concat()))
+            }
             Err(error) => Port::Refused(error.to_string()),
         };
     }
