@@ -112,6 +112,7 @@ fn port(plan: &Plan, main: Option<IpAddr>) -> Port {
     if plan.place.leads {
         return match host(plan).map(|it| it.moved) {
             Ok(false) => Port::Free,
+            // A launch has no time for this.
             Ok(true) => {
                 let holder = holder_of(plan.main_port.value);
                 Port::Another(holder.map(|it| described(&[it]).concat()))
