@@ -10,6 +10,7 @@ mod cluster;
 mod cli;
 mod plan;
 mod rendezvous;
+mod relay;
 mod agent;
 mod report;
 
@@ -26,6 +27,7 @@ use cli::{Command, Request};
 use cluster::Cluster;
 use environ::Environ;
 use plan::{Files, Given, Interpreter, Machine, Plan};
+use relay::Voice;
 use topology::NodeRank;
 
 fn main() -> ExitCode {
@@ -67,14 +69,15 @@ fn launch(
     inherited: &Inherited,
     words: &[OsString],
 ) -> Result<Exit> {
-    report::start_log(request.verbosity, &environ);
+    let voice = Voice::new();
+    report::start_log(request.verbosity, &environ, &voice);
     let plan = decide(request, environ)?;
     if request.dry_run {
         report::say(&plan::describe(&plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter =
-        report::Reporter::new(&plan, plan.local_world_size.value * plan.node_rank.value.0);
+    let first_rank = plan.local_world_size.value * plan.node_rank.value.0;
+    let mut reporter = report::Reporter::new(&plan, first_rank, &voice);
     reporter.give_hints();
     let hosted = (plan.node_rank.value == NodeRank(0))
         .then(|| agent::host(&plan))
@@ -86,6 +89,7 @@ fn launch(
         inherited,
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         server: hosted.map(|it| it.server),
+        voice: &voice,
     };
     let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
     reporter.sum_up(&outcome);

@@ -15,14 +15,15 @@
 //! No descriptor per worker, so a limit of 64 open files watches 100 workers.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signalfd::SignalFd;
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use nix::sys::time::TimeSpec;
 
 use super::descendants;
@@ -32,6 +33,7 @@ use super::policy::{Action, Input, Moment, Policy, Target};
 use super::spawn::Spawner;
 use super::wait::{Found, Which, peek, reap};
 use crate::plan::{Plan, World};
+use crate::relay::{Ends, Wiring};
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
@@ -45,6 +47,7 @@ struct Child {
 /// The guardian's whole state.
 pub(crate) struct Guardian<'a> {
     plan: &'a Plan,
+    wiring: Wiring,
     launcher: OwnedFd,
     deaths: SignalFd,
     origin: Instant,
@@ -52,14 +55,15 @@ pub(crate) struct Guardian<'a> {
     error_dir: Option<PathBuf>,
     spawner: Option<Spawner<'a>>,
     children: HashMap<Pid, Child>,
-    /// Events that the launcher has not taken yet.
-    unsent: VecDeque<Stamped>,
+    /// Events that the launcher has not taken yet, each with the descriptors that it shall have.
+    unsent: VecDeque<(Stamped, Vec<OwnedFd>)>,
     launcher_gone: bool,
 }
 
 impl<'a> Guardian<'a> {
     pub(crate) fn new(
         plan: &'a Plan,
+        wiring: Wiring,
         launcher: OwnedFd,
         deaths: SignalFd,
         origin: Instant,
@@ -68,6 +72,7 @@ impl<'a> Guardian<'a> {
     ) -> Self {
         Self {
             plan,
+            wiring,
             launcher,
             deaths,
             origin,
@@ -103,7 +108,7 @@ impl<'a> Guardian<'a> {
 
     /// Sleeps until the launcher speaks, a child dies or the policy's deadline has come.
     fn wait(&mut self) {
-        let timeout = match self.policy.next_start() {
+        let timeout = match self.next_start() {
             Some(_) => Some(Duration::ZERO),
             None => self
                 .policy
@@ -167,14 +172,21 @@ impl<'a> Guardian<'a> {
         self.input(Input::Begin);
     }
 
+    /// None while the launcher has not taken the descriptors of those before: there may be few.
+    fn next_start(&self) -> Option<LocalRank> {
+        self.policy.next_start().filter(|_| self.unsent.is_empty())
+    }
+
     fn start_next(&mut self) {
-        let (Some(rank), Some(spawner)) = (self.policy.next_start(), &mut self.spawner) else {
+        let (Some(rank), Some(spawner)) = (self.next_start(), &mut self.spawner) else {
             return;
         };
-        match spawner.start(rank) {
+        // A worker that gets no channel writes to our streams; the launcher sees that and says so.
+        let ends = self.wiring.open().unwrap_or_default();
+        match spawner.start(rank, &ends) {
             Ok(pid) => {
                 self.children.insert(pid, Child { rank, told: false });
-                self.tell(Event::Started { worker: rank, pid });
+                self.tell_with(Event::Started { worker: rank, pid }, ends);
                 self.input(Input::Started(rank));
             }
             Err(refused) => self.input(Input::NotStarted(rank, refused.errno, refused.step)),
@@ -282,18 +294,26 @@ impl<'a> Guardian<'a> {
     }
 
     fn tell(&mut self, event: Event) {
-        self.unsent.push_back(Stamped {
-            at: self.now(),
-            event,
-        });
+        self.tell_with(event, Ends::default());
+    }
+
+    /// The workers' ends are closed here: while we had them, the launcher would never see the others end.
+    fn tell_with(&mut self, event: Event, ends: Ends) {
+        let at = self.now();
+        self.unsent.push_back((Stamped { at, event }, ends.ours));
         self.flush();
     }
 
     /// Never waits: a launcher that is slow to listen must not delay a kill.
     fn flush(&mut self) {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        while let Some(stamped) = self.unsent.front() {
-            match send(self.launcher.as_raw_fd(), &stamped.encode(), flags) {
+        while let Some((stamped, ends)) = self.unsent.front() {
+            let bytes = stamped.encode();
+            let ends: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
+            let rights = [ControlMessage::ScmRights(&ends)];
+            let rights = if ends.is_empty() { &[] } else { &rights[..] };
+            let parts = [IoSlice::new(&bytes)];
+            match sendmsg::<()>(self.launcher.as_raw_fd(), &parts, rights, flags, None) {
                 Ok(_) => drop(self.unsent.pop_front()),
                 Err(Errno::EINTR) => {}
                 // Full, or gone; the latter shows when we next listen.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::event::{Event, Pid, Step, Why};
 use super::message::Stamped;
 use super::policy::Moment;
+use crate::relay::Words;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
@@ -48,6 +49,8 @@ pub(crate) struct Outcome {
     pub(crate) done: bool,
     /// The error files of workers that did not succeed, as they were written.
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
+    /// What workers wrote last, where we have seen it.
+    pub(crate) last_words: Words,
 }
 
 /// How the launcher shall leave.
@@ -69,6 +72,7 @@ impl Outcome {
             guardian_lost: None,
             done: false,
             confessions: BTreeMap::new(),
+            last_words: Words::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The launcher's loop: hears the guardian, passes signals on, and keeps the record.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -17,12 +17,16 @@ use super::signals::{Inbox, Inherited};
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Birth, Heard, Ward};
 use crate::plan::{Plan, World, error_file as error_path};
+use crate::relay::{Relay, Voice, Wiring};
 use crate::rendezvous::Server;
 use crate::status::Signal;
 use crate::topology::LocalRank;
 
 /// How long the launcher tries to end what a killed guardian left to it.
 const SWEEP: Duration = Duration::from_secs(5);
+/// A signal gives up output that nobody reads, but not sooner than this after the last worker's end: it may
+/// be an echo of the one that ended the run.
+const READERS_TIME: Duration = Duration::from_secs(1);
 
 /// What the launcher was born into.
 pub(crate) struct Start<'a> {
@@ -31,6 +35,7 @@ pub(crate) struct Start<'a> {
     pub(crate) argument_bytes: usize,
     /// The store, where this node hosts it.
     pub(crate) server: Option<Server>,
+    pub(crate) voice: &'a Voice,
 }
 
 /// After this long without a sign of life a client of the store counts as gone.
@@ -52,18 +57,26 @@ pub(crate) fn run(
     if linux::adopt_orphans().is_err() {
         tracing::warn!("this kernel cannot hand orphans to their ancestors");
     }
+    let workers = plan.local_world_size.value;
+    let wiring = if plan.direct_output {
+        Wiring::Direct
+    } else {
+        Wiring::for_workers(workers, start.voice)
+    };
     let birth = Birth {
         plan,
+        wiring,
         inherited: start.inherited,
         error_dir: directory.as_ref().map(PrivateDir::path),
         origin: Instant::now(),
         argument_bytes: start.argument_bytes,
     };
     let ward = Ward::start(&birth).context("failed to start the guardian process")?;
+    let relay = Relay::start(&wiring, workers, start.voice)
+        .context("failed to start the relay of output")?;
     inbox
         .listen_for_interrupts(start.inherited)
         .context("failed to listen for Ctrl-C")?;
-    let workers = plan.local_world_size.value;
     let first_rank = workers * plan.node_rank.value.0;
     let world_size = workers * plan.num_nodes.value;
     let port = start
@@ -84,11 +97,14 @@ pub(crate) fn run(
     let mut launcher = Launcher {
         inbox,
         ward,
+        relay,
         outcome: Outcome::new(workers),
+        handled: &plan.settings.handled,
         hear,
     };
     launcher.watch();
     launcher.conclude(&strangers);
+    launcher.finish_output();
     drop(store);
     let world = World {
         first_rank,
@@ -135,7 +151,9 @@ fn strangers() -> Vec<Process> {
 struct Launcher<'a> {
     inbox: Inbox,
     ward: Ward,
+    relay: Option<Relay>,
     outcome: Outcome,
+    handled: &'a [Signal],
     hear: &'a mut dyn FnMut(&Stamped),
 }
 
@@ -149,7 +167,7 @@ impl Launcher<'_> {
             }
             loop {
                 match self.ward.hear() {
-                    Heard::Event(stamped) => self.note(stamped),
+                    Heard::Event(stamped, ends) => self.note(stamped, ends),
                     Heard::Nothing => break,
                     Heard::End => return,
                 }
@@ -160,11 +178,20 @@ impl Launcher<'_> {
     fn take(&mut self, signal: Signal) {
         match signal {
             Signal::CHLD => self.reap_orphans(),
+            Signal::WINCH => {
+                if let Some(relay) = &self.relay {
+                    relay.resize();
+                }
+                self.ward.tell(Command::Signal(signal));
+            }
             _ => self.ward.tell(Command::Signal(signal)),
         }
     }
 
-    fn note(&mut self, stamped: Stamped) {
+    fn note(&mut self, stamped: Stamped, ends: Vec<OwnedFd>) {
+        if let (Event::Started { worker, .. }, Some(relay)) = (stamped.event, &mut self.relay) {
+            relay.add(worker, ends);
+        }
         self.outcome.add(stamped);
         (self.hear)(&stamped);
         if stamped.event == Event::Paused {
@@ -208,6 +235,29 @@ impl Launcher<'_> {
         let left = ours(strangers).into_iter();
         self.outcome.stuck.extend(left.map(|it| (it.pid, it.state)));
     }
+
+    /// Waits until everything that workers wrote has been passed on, or its readers are gone, or somebody
+    /// who waits for us has had enough.
+    fn finish_output(&mut self) {
+        let Some(mut relay) = self.relay.take() else {
+            return;
+        };
+        relay.finish();
+        let patient_until = Instant::now() + READERS_TIME;
+        let mut enough = false;
+        while !relay.ended() {
+            let left = patient_until.saturating_duration_since(Instant::now());
+            if enough && left.is_zero() {
+                break;
+            }
+            let sources = self.inbox.sources().into_iter().chain(relay.sources());
+            wait_at_most(sources, enough.then_some(left));
+            while let Some(signal) = self.inbox.next() {
+                enough |= self.handled.contains(&signal);
+            }
+        }
+        self.outcome.last_words = relay.end();
+    }
 }
 
 /// Everything below us but what was there before.
@@ -227,10 +277,17 @@ fn ours(strangers: &[Process]) -> Vec<Process> {
 }
 
 fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>) {
+    wait_at_most(sources, None);
+}
+
+fn wait_at_most<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>, time: Option<Duration>) {
     let mut sources: Vec<_> = sources
         .map(|it| PollFd::new(it, PollFlags::POLLIN))
         .collect();
-    let _ = poll(&mut sources, PollTimeout::NONE);
+    let time = time.map_or(PollTimeout::NONE, |it| {
+        it.try_into().unwrap_or(PollTimeout::MAX)
+    });
+    let _ = poll(&mut sources, time);
 }
 
 fn wait_for_a_moment(sources: [BorrowedFd<'_>; 2]) {

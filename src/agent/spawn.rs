@@ -15,6 +15,7 @@ use nix::sys::stat::Mode;
 
 use super::event::{Pid, Step};
 use crate::plan::{Plan, World};
+use crate::relay::Ends;
 use crate::topology::LocalRank;
 
 /// Stack of the child between clone(2) and execve(2), which run a few system calls only.
@@ -47,6 +48,8 @@ struct Launch {
     envp: *const *const c_char,
     /// What becomes standard input; negative leaves it as it is.
     stdin: c_int,
+    /// What become standard output and error, in the same way.
+    outputs: [c_int; 2],
     parent: libc::pid_t,
     failure: Option<(Step, i32)>,
 }
@@ -71,11 +74,11 @@ impl<'a> Spawner<'a> {
         }
     }
 
-    /// Starts one worker and returns once it runs its program.
+    /// Starts one worker, which writes to its `ends`, and returns once it runs its program.
     ///
     /// The calling thread becomes the worker's parent in the sense of PR_SET_PDEATHSIG (prctl(2)): the
     /// signal comes when that THREAD ends, so this must be called by the main thread.
-    pub(crate) fn start(&mut self, rank: LocalRank) -> Result<Pid, Refused> {
+    pub(crate) fn start(&mut self, rank: LocalRank, ends: &Ends) -> Result<Pid, Refused> {
         let own = self.plan.own_environment(&self.world, rank);
         let own: Vec<CString> = own.into_iter().map(assignment).collect();
         let argv = pointers(self.arguments.iter());
@@ -89,6 +92,7 @@ impl<'a> Spawner<'a> {
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
             stdin,
+            outputs: ends.of_worker().unwrap_or([-1; 2]),
             parent: nix::unistd::getpid().as_raw(),
             failure: None,
         };
@@ -144,8 +148,11 @@ unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
         if super::linux::die_with_parent(launch.parent).is_err() {
             return (Step::Setup, Errno::last_raw());
         }
-        if launch.stdin >= 0 && libc::dup2(launch.stdin, 0) == -1 {
-            return (Step::Setup, Errno::last_raw());
+        let [stdout, stderr] = launch.outputs;
+        for (descriptor, number) in [(launch.stdin, 0), (stdout, 1), (stderr, 2)] {
+            if descriptor >= 0 && libc::dup2(descriptor, number) == -1 {
+                return (Step::Setup, Errno::last_raw());
+            }
         }
         // Last, for from here on a signal kills: the guardian blocks all, the program expects none blocked.
         let mut none = std::mem::MaybeUninit::uninit();

@@ -1,10 +1,13 @@
 //! The launcher's side of its guardian: the process, and the socket between the two.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, socketpair,
+};
 use nix::unistd::{ForkResult, fork};
 
 use super::descendants;
@@ -17,6 +20,7 @@ use super::private;
 use super::signals::{Inherited, prepare_guardian};
 use super::wait::{Found, Which, reap_blocking};
 use crate::plan::Plan;
+use crate::relay::Wiring;
 use crate::status::{Signal, Status};
 
 /// A guardian that was started.
@@ -26,9 +30,10 @@ pub(crate) struct Ward {
 }
 
 /// What a look at the socket brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Heard {
-    Event(Stamped),
+    /// With our ends of the channels of a worker that was started.
+    Event(Stamped, Vec<OwnedFd>),
     Nothing,
     /// The guardian has ended.
     End,
@@ -37,6 +42,7 @@ pub(crate) enum Heard {
 /// What the guardian is born with besides the plan.
 pub(crate) struct Birth<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) wiring: Wiring,
     pub(crate) inherited: &'a Inherited,
     pub(crate) error_dir: Option<&'a std::path::Path>,
     pub(crate) origin: Instant,
@@ -83,10 +89,13 @@ impl Ward {
     pub(crate) fn hear(&self) -> Heard {
         let mut bytes = [0; SIZE];
         loop {
-            match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+            match receive(self.source(), &mut bytes) {
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return Heard::Nothing,
-                Ok(SIZE) => return Stamped::decode(&bytes).map_or(Heard::Nothing, Heard::Event),
+                Ok((SIZE, ends)) => {
+                    return Stamped::decode(&bytes)
+                        .map_or(Heard::Nothing, |it| Heard::Event(it, ends));
+                }
                 Ok(_) | Err(_) => return Heard::End,
             }
         }
@@ -100,6 +109,25 @@ impl Ward {
             _ => Status::Code(1),
         }
     }
+}
+
+/// One message and the descriptors that came with it (SCM_RIGHTS, unix(7)). Never waits.
+fn receive(from: BorrowedFd<'_>, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    let mut space = nix::cmsg_space!([RawFd; 2]);
+    let mut parts = [IoSliceMut::new(into)];
+    let message = recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+    let mut received = Vec::new();
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control {
+            // SAFETY: the kernel has just made them for us.
+            let owned = descriptors
+                .into_iter()
+                .map(|it| unsafe { OwnedFd::from_raw_fd(it) });
+            received.extend(owned);
+        }
+    }
+    Ok((message.bytes, received))
 }
 
 /// The guardian's life, in the child of the fork.
@@ -121,6 +149,7 @@ fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
     let error_dir = birth.error_dir.map(Into::into);
     let guardian = Guardian::new(
         birth.plan,
+        birth.wiring,
         launcher,
         deaths,
         birth.origin,

@@ -62,6 +62,10 @@ pub(super) static OPTIONS: &[Opt] = &[
     own("--isolate", Kind::Choice(&["pid"], |it, _| it.isolate = Some(Isolation::Pid)))
         .value("KIND")
         .help("Put the workers into a PID namespace, where nothing can outlive them"),
+    own("--output", Kind::Choice(&["relay", "direct"], |it, name| it.direct_output = name == "direct"))
+        .value("WAY")
+        .help("Pass on what workers write, whole lines only, or let them write to our own streams")
+        .default("relay"),
     own("--verbose", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_add(times)))
         .short('v')
         .help("Log more of what the launcher does; may be repeated"),

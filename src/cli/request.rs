@@ -40,6 +40,8 @@ pub(crate) struct Request {
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
+    /// Workers write to our own streams instead of through us.
+    pub(crate) direct_output: bool,
     /// Signals that end the run in order; never empty, no signal twice.
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.

@@ -66,6 +66,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
             handled: request.signals_to_handle.value.clone(),
         },
         isolate: request.isolate,
+        direct_output: request.direct_output,
         hints: selection.hint.into_iter().collect(),
         environ,
         machine,

@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) precision: Option<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) isolate: Option<Isolation>,
+    /// Workers write to our own streams instead of through us.
+    pub(crate) direct_output: bool,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
 }

@@ -9,9 +9,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::reporter::colours_wanted;
 use crate::environ::Environ;
+use crate::relay::Voice;
 
 /// The launcher's own log, on standard error: warnings, or what `-v`, `-q` and RUST_LOG ask for.
-pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
+pub(crate) fn start_log(verbosity: i8, environ: &Environ, voice: &Voice) {
     let level = match verbosity {
         ..=-2 => LevelFilter::OFF,
         -1 => LevelFilter::ERROR,
@@ -25,8 +26,9 @@ pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
         .and_then(|it| it.parse::<Targets>().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(level));
     let colours = colours_wanted(environ) && io::stderr().is_terminal();
+    let voice = voice.clone();
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(move || voice.clone())
         .with_ansi(colours);
     let lines = lines.without_time().with_target(false);
     tracing_subscriber::registry()

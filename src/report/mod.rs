@@ -2,6 +2,7 @@
 
 mod line;
 mod cause;
+mod exception;
 mod fates;
 mod summary;
 mod clues;

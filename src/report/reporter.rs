@@ -11,6 +11,7 @@ use super::summary::Summary;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
+use crate::relay::Voice;
 use crate::status::Status;
 use crate::topology::LocalRank;
 
@@ -18,6 +19,7 @@ use crate::topology::LocalRank;
 pub(crate) struct Reporter<'a> {
     plan: &'a Plan,
     first_rank: u32,
+    voice: &'a Voice,
     paint: Paint,
     baseline: Baseline,
     /// The first failure that nobody asked for, and the time of day when it was heard of.
@@ -26,13 +28,14 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(plan: &'a Plan, first_rank: u32) -> Self {
+    pub(crate) fn new(plan: &'a Plan, first_rank: u32, voice: &'a Voice) -> Self {
         let paint = Paint {
             on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
         };
         Self {
             plan,
             first_rank,
+            voice,
             paint,
             baseline: Baseline::default(),
             failure: None,
@@ -45,7 +48,7 @@ impl<'a> Reporter<'a> {
         self.plan
             .hints
             .iter()
-            .for_each(|it| complain(&format!("hint: {it}\n")));
+            .for_each(|it| self.voice.say(&format!("hint: {it}\n")));
     }
 
     /// Another port than the usual one is worth a line.
@@ -55,7 +58,7 @@ impl<'a> Reporter<'a> {
             format!(" by {}", described(&[pid]).concat())
         });
         let (wanted, port) = (self.plan.main_port.value, hosted.server.local_port());
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: port {wanted} is taken{holder}; workers meet at port {port}\n"
         ));
     }
@@ -90,7 +93,7 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
-            Event::Killing => complain("fabric: killing what has not ended yet\n"),
+            Event::Killing => self.voice.say("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
             _ => {}
@@ -110,14 +113,14 @@ impl<'a> Reporter<'a> {
             refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
-        complain(&summary.text());
+        self.voice.say(&summary.text());
     }
 
     fn notice_failure(&self, worker: LocalRank) {
         let (rank, grace) = (self.global(worker), span(self.plan.settings.grace));
         let status = self.failure.as_ref().map(|(status, _)| *status);
         let status = status.map_or_else(String::new, |it| format!(" ({it})"));
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: rank {rank} failed{status}, ending the others (they have {grace})\n"
         ));
     }
@@ -126,7 +129,7 @@ impl<'a> Reporter<'a> {
     fn tell_left(&mut self) {
         let names = described(&self.left);
         let linger = span(self.plan.settings.linger);
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",
             names.join(", ")
         ));

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::cause::{Clues, explain};
+use super::exception::exception;
 use super::fates::{fates, lived};
 use super::line::{Paint, harmless, ranks, shortened, span, wrap};
 use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
@@ -17,6 +18,8 @@ const MESSAGE: usize = 2000;
 const LINE: usize = 500;
 /// Lines of a traceback that are shown: its end, where the exception is.
 const TRACEBACK: usize = 40;
+/// Lines that are shown of what the worker wrote last.
+const WORDS: usize = 20;
 /// Workers other than the root cause whose messages are shown, one line each.
 const ALSO: usize = 4;
 
@@ -52,7 +55,7 @@ impl Summary<'_> {
         self.others(&mut text);
         self.stuck(&mut text);
         if let Some((rank, _)) = root_cause {
-            self.confession(&mut text, rank);
+            self.own_words(&mut text, rank);
         }
         text
     }
@@ -89,24 +92,47 @@ impl Summary<'_> {
         }
     }
 
-    /// What the worker itself wrote about its failure.
-    fn confession(&self, text: &mut String, rank: LocalRank) {
+    /// What the worker itself said about its failure: in its error file, and last of all on stderr. The words
+    /// of an only worker are still in sight.
+    fn own_words(&self, text: &mut String, rank: LocalRank) {
+        let words = self.outcome.last_words.get(&rank);
+        let words = words.map_or_else(Vec::new, |it| it.lines(WORDS));
         let confession = self.outcome.confessions.get(&rank.0);
-        let Some(confession) = confession.and_then(|it| parse_error_file(it)) else {
-            return;
-        };
-        let message = harmless(&shortened(&confession.message, MESSAGE));
-        self.row(text, "message", &message);
-        let traceback = harmless(&confession.traceback.unwrap_or_default());
+        if let Some(confession) = confession.and_then(|it| parse_error_file(it)) {
+            let message = harmless(&shortened(&confession.message, MESSAGE));
+            self.row(text, "message", &message);
+            let first = message.lines().next().unwrap_or_default();
+            if !words.iter().any(|it| it.contains(first)) {
+                self.traceback(text, &confession.traceback.unwrap_or_default());
+            }
+        } else if let Some(exception) = exception(&words) {
+            self.row(text, "message", &harmless(&shortened(exception, MESSAGE)));
+        }
+        if self.plan.local_world_size.value > 1 {
+            self.quote(text, "last lines", &words);
+        }
+    }
+
+    fn traceback(&self, text: &mut String, traceback: &str) {
         let lines: Vec<&str> = traceback.lines().collect();
         let skipped = lines.len().saturating_sub(TRACEBACK);
         if skipped > 0 {
             self.row(text, "traceback", &format!("its last {TRACEBACK} lines"));
-        } else if !lines.is_empty() {
-            text.push_str("  traceback\n");
         }
-        for line in &lines[skipped..] {
-            let _ = writeln!(text, "    {}", shortened(line, LINE));
+        self.quote(
+            text,
+            if skipped > 0 { "" } else { "traceback" },
+            &lines[skipped..],
+        );
+    }
+
+    /// Lines that are not ours, below their label.
+    fn quote(&self, text: &mut String, label: &str, lines: &[impl AsRef<str>]) {
+        if !label.is_empty() && !lines.is_empty() {
+            let _ = writeln!(text, "  {}", self.paint.bold(label));
+        }
+        for line in lines {
+            let _ = writeln!(text, "    {}", harmless(&shortened(line.as_ref(), LINE)));
         }
     }
 

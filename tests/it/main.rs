@@ -8,3 +8,5 @@ mod examples;
 mod failure;
 mod hostlist;
 mod ports;
+mod terminal;
+mod relay;

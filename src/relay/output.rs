@@ -1,0 +1,104 @@
+//! Our own standard streams, written to without a buffer of ours in between.
+
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// One of the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+impl Stream {
+    pub(crate) fn descriptor(self) -> BorrowedFd<'static> {
+        let number = match self {
+            Self::Out => libc::STDOUT_FILENO,
+            Self::Err => libc::STDERR_FILENO,
+        };
+        // SAFETY: Rust's runtime opens 0, 1 and 2 before `main` if they are closed, and nobody closes them.
+        unsafe { BorrowedFd::borrow_raw(number) }
+    }
+}
+
+/// A stream that is being written to.
+#[derive(Debug)]
+pub(crate) struct Output {
+    stream: Stream,
+    /// Nobody reads it any more: what comes is dropped, for that is no reason to stop a training.
+    deserted: bool,
+    /// The last byte was not the end of a line.
+    mid_line: bool,
+    troubled: bool,
+}
+
+impl Output {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            deserted: false,
+            mid_line: false,
+            troubled: false,
+        }
+    }
+
+    /// Writes all of it, and waits for the reader if it has to.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.mid_line = *last != b'\n';
+        if self.deserted {
+            return;
+        }
+        match write_all(self.stream.descriptor(), bytes) {
+            Ok(()) => {}
+            // The reader has gone; the terminal has been closed.
+            Err(Errno::EPIPE | Errno::EIO) => self.deserted = true,
+            // A full disk may be emptied again: what does not fit now is lost, the next may fit.
+            Err(errno) if !self.troubled => {
+                self.troubled = true;
+                tracing::warn!(
+                    "cannot write {}, output is lost: {errno}",
+                    self.stream.name()
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A line of our own, which starts a new one.
+    pub(crate) fn say(&mut self, text: &[u8]) {
+        if self.mid_line {
+            self.write(b"\n");
+        }
+        self.write(text);
+    }
+}
+
+impl Stream {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Out => "standard output",
+            Self::Err => "standard error",
+        }
+    }
+}
+
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match nix::unistd::write(to, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::EINTR) => {}
+            // Somebody who shares the file has made it non-blocking (fcntl(2)): node and ssh do.
+            Err(Errno::EAGAIN) => {
+                let _ = poll(
+                    &mut [PollFd::new(to, PollFlags::POLLOUT)],
+                    PollTimeout::NONE,
+                );
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The thread behind one of our streams: waits for what workers write, and for nobody while they are silent.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::time::TimeSpec;
+
+use super::lines::{LONGEST, Lines, Moment};
+use super::output::Output;
+use super::tail::Words;
+use crate::topology::LocalRank;
+
+/// How long the beginning of a line waits for the rest.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+/// Bytes of one read.
+const READ: usize = 64 * 1024;
+/// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): after the last worker has ended,
+/// whoever still writes more is no worker.
+const CHANNEL: usize = 1024 * 1024;
+/// How many sources are looked at in one turn.
+const TURN: usize = 64;
+/// Who writes many short lines would wake us for each; after a turn we let them gather for so long. A line
+/// that comes after a silence is passed on at once.
+const GATHER: Duration = Duration::from_micros(500);
+/// A read of this many bytes, a quarter of a usual pipe, shows that a writer would soon have to wait.
+const MUCH: usize = 16 * 1024;
+/// The number of the bell among the sources.
+const BELL: u64 = u64::MAX;
+
+/// What the pump is told; the bell rings for each.
+pub(super) enum Order {
+    /// Pass on what this worker writes.
+    Add(LocalRank, Arc<OwnedFd>),
+    /// Print a text of our own.
+    Say(Vec<u8>),
+    /// Every worker has ended: pass on what is there and end.
+    Finish,
+}
+
+/// What is left of a pump that has ended.
+pub(super) struct Remains {
+    pub(super) words: Words,
+    pub(super) output: Output,
+}
+
+/// Everything the thread owns.
+pub(super) struct Pump {
+    epoll: Epoll,
+    bell: Arc<EventFd>,
+    orders: Receiver<Order>,
+    output: Output,
+    patience: Duration,
+    origin: Instant,
+    sources: BTreeMap<u64, Source>,
+    added: u64,
+    words: Words,
+    buffer: Vec<u8>,
+}
+
+struct Source {
+    rank: LocalRank,
+    end: Arc<OwnedFd>,
+    lines: Lines,
+}
+
+/// What one read brought.
+enum Brought {
+    Bytes(usize),
+    Nothing,
+    /// Nobody writes to it any more.
+    End,
+}
+
+impl Pump {
+    /// `alone`: there is one worker, so its lines cannot mix with others' and nothing is held back.
+    pub(super) fn new(
+        output: Output,
+        alone: bool,
+        bell: Arc<EventFd>,
+        orders: Receiver<Order>,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&*bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        Ok(Self {
+            epoll,
+            bell,
+            orders,
+            output,
+            patience: if alone { Duration::ZERO } else { PATIENCE },
+            origin: Instant::now(),
+            sources: BTreeMap::new(),
+            added: 0,
+            words: Words::new(),
+            buffer: vec![0; LONGEST + READ],
+        })
+    }
+
+    /// Pumps until it is told to finish.
+    pub(super) fn run(mut self) -> Remains {
+        let mut events = [EpollEvent::empty(); TURN];
+        loop {
+            let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
+            let (mut finish, mut most) = (false, 0);
+            for event in &events[..count] {
+                match event.data() {
+                    BELL => finish = self.take_orders(),
+                    number => most = most.max(self.turn(number)),
+                }
+            }
+            self.release_overdue();
+            if finish {
+                return self.finish();
+            }
+            if (1..MUCH).contains(&most) {
+                self.gather();
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.origin.elapsed()
+    }
+
+    /// Until the oldest beginning of a line has waited long enough.
+    fn timeout(&self) -> EpollTimeout {
+        let Some(oldest) = self
+            .sources
+            .values()
+            .filter_map(|it| it.lines.since())
+            .min()
+        else {
+            return EpollTimeout::NONE;
+        };
+        let left = (oldest + self.patience).saturating_sub(self.now());
+        // Rounded up, or the last millisecond would be spent awake.
+        EpollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(EpollTimeout::ZERO)
+    }
+
+    /// True if it is time to finish.
+    fn take_orders(&mut self) -> bool {
+        let _ = self.bell.read();
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Add(rank, end) => self.add(rank, end),
+                Order::Say(text) => self.output.say(&text),
+                Order::Finish => return true,
+            }
+        }
+        false
+    }
+
+    fn add(&mut self, rank: LocalRank, end: Arc<OwnedFd>) {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, self.added);
+        if let Err(errno) = self.epoll.add(end.as_fd(), event) {
+            tracing::warn!("cannot watch the output of local rank {rank}: {errno}");
+            return;
+        }
+        let lines = Lines::default();
+        self.sources.insert(self.added, Source { rank, end, lines });
+        self.words.insert(rank, Default::default());
+        self.added += 1;
+    }
+
+    /// Sleeps for a moment, but for an order.
+    fn gather(&self) {
+        let mut bell = [PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
+        let _ = ppoll(&mut bell, Some(TimeSpec::from_duration(GATHER)), None);
+    }
+
+    /// Passes on what one read of this source brings, and drops a source that has ended. The number of bytes
+    /// that were read.
+    fn turn(&mut self, number: u64) -> usize {
+        let Some(source) = self.sources.get_mut(&number) else {
+            return 0;
+        };
+        let lead = source.lines.lead(&mut self.buffer);
+        match read(&source.end, &mut self.buffer[lead..lead + READ]) {
+            Brought::Bytes(count) => {
+                let bytes = &self.buffer[..lead + count];
+                if let Some(tail) = self.words.get_mut(&source.rank) {
+                    tail.push(&bytes[lead..]);
+                }
+                self.output
+                    .write(source.lines.take(bytes, self.origin.elapsed()));
+                count
+            }
+            Brought::Nothing => 0,
+            Brought::End => {
+                self.output.write(&source.lines.release());
+                // Closing it ends its being watched, once the launcher has let go of it, too (epoll(7)).
+                let _ = self.epoll.delete(source.end.as_fd());
+                self.sources.remove(&number);
+                0
+            }
+        }
+    }
+
+    fn release_overdue(&mut self) {
+        let now = self.now();
+        for source in self.sources.values_mut() {
+            if source
+                .lines
+                .since()
+                .is_some_and(|it| now >= it + self.patience)
+            {
+                self.output.write(&source.lines.release());
+            }
+        }
+    }
+
+    /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
+    fn finish(mut self) -> Remains {
+        let numbers: Vec<u64> = self.sources.keys().copied().collect();
+        for number in numbers {
+            let mut left = CHANNEL;
+            while left > 0 {
+                left = match self.turn(number) {
+                    0 => 0,
+                    count => left.saturating_sub(count),
+                };
+            }
+            if let Some(mut source) = self.sources.remove(&number) {
+                self.output.write(&source.lines.release());
+            }
+        }
+        Remains {
+            output: self.output,
+            words: self.words,
+        }
+    }
+}
+
+fn read(from: &OwnedFd, into: &mut [u8]) -> Brought {
+    loop {
+        match nix::unistd::read(from, into) {
+            Ok(0) => return Brought::End,
+            Ok(count) => return Brought::Bytes(count),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Brought::Nothing,
+            // EIO is how the end of a pseudo-terminal reads.
+            Err(_) => return Brought::End,
+        }
+    }
+}
