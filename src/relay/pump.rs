@@ -22,8 +22,8 @@ use crate::topology::LocalRank;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
-/// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): after the last worker has ended,
-/// whoever still writes more is no worker.
+/// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): what comes after as much was not
+/// there when we began to look.
 const CHANNEL: usize = 1024 * 1024;
 /// How many sources are looked at in one turn.
 const TURN: usize = 64;
@@ -150,7 +150,11 @@ impl Pump {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Add(rank, end) => self.add(rank, end),
-                Order::Say(text) => self.output.say(&text),
+                Order::Say(text) => {
+                    // What made us speak comes first: the last words of a worker that has failed.
+                    self.drain();
+                    self.output.say(&text);
+                }
                 Order::Finish => return true,
             }
         }
@@ -203,21 +207,8 @@ impl Pump {
         }
     }
 
-    fn release_overdue(&mut self) {
-        let now = self.now();
-        for source in self.sources.values_mut() {
-            if source
-                .lines
-                .since()
-                .is_some_and(|it| now >= it + self.patience)
-            {
-                self.output.write(&source.lines.release());
-            }
-        }
-    }
-
-    /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
-    fn finish(mut self) -> Remains {
+    /// Passes on what is there, and does not wait for more.
+    fn drain(&mut self) {
         let numbers: Vec<u64> = self.sources.keys().copied().collect();
         for number in numbers {
             let mut left = CHANNEL;
@@ -227,9 +218,28 @@ impl Pump {
                     count => left.saturating_sub(count),
                 };
             }
-            if let Some(mut source) = self.sources.remove(&number) {
+        }
+    }
+
+    /// Passes on beginnings of lines that have waited long enough, but for those whose end is there by now.
+    fn release_overdue(&mut self) {
+        let latest = self.now().saturating_sub(self.patience);
+        let overdue = |it: &Source| it.lines.since().is_some_and(|since| since <= latest);
+        let waiting = self.sources.iter().filter(|(_, it)| overdue(it));
+        let numbers: Vec<u64> = waiting.map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.turn(number);
+            if let Some(source) = self.sources.get_mut(&number).filter(|it| overdue(it)) {
                 self.output.write(&source.lines.release());
             }
+        }
+    }
+
+    /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
+    fn finish(mut self) -> Remains {
+        self.drain();
+        for source in self.sources.values_mut() {
+            self.output.write(&source.lines.release());
         }
         Remains {
             output: self.output,
