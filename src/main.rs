@@ -13,22 +13,17 @@ mod rendezvous;
 mod relay;
 mod agent;
 mod report;
+mod launch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 
-use accelerator::DeviceRequest;
-use agent::{Exit, Inherited, Start};
-use cli::{Command, Request};
-use cluster::Cluster;
+use agent::{Exit, Inherited};
+use cli::Command;
 use environ::Environ;
-use plan::{Files, Given, Interpreter, Machine, Plan};
-use relay::Voice;
-use topology::NodeRank;
 
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
@@ -45,8 +40,8 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
-        Ok(Command::Consolidate(words)) => Err(hand_over(&words, &environ)),
-        Ok(Command::Run(request)) => launch(&request, environ, &inherited, &words),
+        Ok(Command::Consolidate(words)) => hand_over(words, &environ),
+        Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -62,99 +57,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// `fabric run`: decide, then do.
-fn launch(
-    request: &Request,
-    environ: Environ,
-    inherited: &Inherited,
-    words: &[OsString],
-) -> Result<Exit> {
-    let voice = Voice::new();
-    report::start_log(request.verbosity, &environ, &voice);
-    let plan = decide(request, environ)?;
-    if request.dry_run {
-        report::say(&plan::describe(&plan));
-        return Ok(Exit::Code(0));
-    }
-    let first_rank = plan.local_world_size.value * plan.node_rank.value.0;
-    let mut reporter = report::Reporter::new(&plan, first_rank, &voice);
-    reporter.give_hints();
-    let hosted = (plan.node_rank.value == NodeRank(0))
-        .then(|| agent::host(&plan))
-        .transpose()?;
-    if let Some(hosted) = &hosted {
-        reporter.tell_port(hosted);
-    }
-    let start = Start {
-        inherited,
-        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
-        server: hosted.map(|it| it.server),
-        voice: &voice,
-    };
-    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
-    reporter.sum_up(&outcome);
-    Ok(outcome.exit())
-}
-
-/// Everything about what to launch.
-fn decide(request: &Request, environ: Environ) -> Result<Plan> {
-    let devices = DeviceRequest {
-        accelerator: request.accelerator,
-        data_parallel: request.strategy == Some("dp"),
-        devices: &request.devices,
-    };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
-    let cluster = Cluster::plain();
-    let interpreter = interpreter(
-        request.python.as_ref().map(|it| it.value.as_os_str()),
-        &environ,
-    )?;
-    let machine = Machine::look(&environ);
-    plan::resolve(Given {
-        request,
-        cluster,
-        selection,
-        interpreter,
-        machine,
-        environ,
-    })
-}
-
-fn interpreter(named: Option<&std::ffi::OsStr>, environ: &Environ) -> Result<Interpreter> {
-    let is_program =
-        |it: &Path| it.is_file() && nix::unistd::access(it, nix::unistd::AccessFlags::X_OK).is_ok();
-    let files = Files {
-        is_program: &is_program,
-        exists: &Path::exists,
-    };
-    let own_binary = std::env::current_exe().ok();
-    plan::find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
-}
-
-/// `fabric consolidate` is the Python original's; this process becomes it. Returns only if that failed.
-fn hand_over(words: &[OsString], environ: &Environ) -> anyhow::Error {
-    /// Run by Python: the module by its present or its older name, or one line that says what is missing.
-    const CONSOLIDATE: &str = "\
-import importlib.util as u, runpy, sys
-for name in ('lightning.fabric.cli', 'lightning_fabric.cli'):
-    try:
-        found = u.find_spec(name)
-    except ModuleNotFoundError:
-        found = None
-    if found:
-        sys.argv[0] = 'fabric'
-        runpy.run_module(name, run_name='fabric.cli')['_main'](prog_name='fabric')
-sys.exit('fabric: `fabric consolidate` is part of Lightning, which ' + sys.executable + ' does not have\\nhint: pip install lightning')
-";
-    let interpreter = match interpreter(None, environ) {
-        Ok(interpreter) => interpreter,
-        Err(error) => return error,
-    };
+/// `fabric consolidate`: this process becomes the Python original. Returns only if that failed.
+fn hand_over(words: Vec<OsString>, environ: &Environ) -> Result<Exit> {
+    let interpreter = plan::interpreter(None, environ)?;
     let mut python = std::process::Command::new(&interpreter.path);
-    python.args(["-c", CONSOLIDATE, "consolidate"]).args(words);
-    anyhow!(
-        "failed to run `{}`: {}",
-        interpreter.path.display(),
-        python.exec()
-    )
+    let error = python.args(plan::consolidate(words)).exec();
+    bail!("failed to run `{}`: {error}", interpreter.path.display())
 }

@@ -143,6 +143,14 @@ impl DeviceRequest<'_> {
 }
 
 impl Selection {
+    /// What the workers train on, such as `cuda 0, 2`; `None` where that makes no difference.
+    pub(crate) fn hardware(&self) -> Option<String> {
+        let kind = self.kind?;
+        let numbers: Vec<String> = self.devices.iter().flatten().map(u32::to_string).collect();
+        let text = format!("{kind} {}", numbers.join(", "));
+        Some(text.trim_end().to_owned())
+    }
+
     fn of(workers: u32, kind: Option<Kind>) -> Self {
         let (devices, hint) = (None, None);
         Self {

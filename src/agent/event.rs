@@ -35,8 +35,20 @@ pub(crate) enum Event {
     Stuck { pid: Pid, state: u8 },
     /// All workers are stopped (Ctrl-Z): the launcher may stop itself.
     Paused,
+    /// The guardian has taken in a command: it is alive.
+    Heard,
     /// Nothing is left to watch.
     Done,
+}
+
+impl Event {
+    /// The process that this is about, if it is told by its number.
+    pub(crate) fn pid(&mut self) -> Option<&mut Pid> {
+        match self {
+            Self::Started { pid, .. } | Self::Left { pid } | Self::Stuck { pid, .. } => Some(pid),
+            _ => None,
+        }
+    }
 }
 
 /// Where a start failed.
@@ -48,6 +60,8 @@ pub(crate) enum Step {
     Setup,
     /// The program could not be executed (execve(2)).
     Exec,
+    /// The PID namespace of its own could not be set up.
+    Isolation,
 }
 
 /// Why a run is being stopped.
@@ -61,4 +75,6 @@ pub(crate) enum Why {
     Signal(Signal),
     /// The launcher itself has gone.
     LauncherGone,
+    /// Another node failed, or was lost.
+    Elsewhere,
 }

@@ -5,7 +5,8 @@
 //! stray signal ends it; it touches no terminal, no log and no network, so nothing can make it wait. When the
 //! launcher goes, however that happens, their socket closes and everything below ends with SIGKILL. When the
 //! guardian is killed instead, workers die by their parent-death signal and the launcher, which adopts what
-//! is left, ends that. Only SIGKILL to both at once leaves processes of the workers (not workers) behind.
+//! is left, ends that. When it is stopped, the launcher wakes it, and so does the launcher's end. Only SIGKILL
+//! to both at once leaves processes of the workers (not workers) behind.
 //! Measured against the alternatives (two workers, each with a double-forked orphan, a daemon in a session of
 //! its own and a TERM-proof child): groups or parent-death signals alone leave two to four of them, a
 //! cgroup needs rights and still somebody alive to write to it, a PID namespace leaves nothing but changes
@@ -14,28 +15,46 @@
 //! One thread, one wait: poll(2) on the launcher's socket and on SIGCHLD, with the policy's next deadline.
 //! No descriptor per worker, so a limit of 64 open files watches 100 workers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signalfd::SignalFd;
-use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, recv, sendmsg};
 use nix::sys::time::TimeSpec;
 
-use super::descendants;
-use super::event::{Event, Pid};
+use super::descendants::{self, Process};
+use super::event::{Event, Pid, Step};
 use super::message::{Command, SIZE, Stamped};
 use super::policy::{Action, Input, Moment, Policy, Target};
+use super::signals::Inherited;
 use super::spawn::Spawner;
 use super::wait::{Found, Which, peek, reap};
 use crate::plan::{Plan, World};
 use crate::relay::{Ends, Wiring};
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
+
+/// How often a sweep looks again for processes that were made while it was under way. Each look takes about a
+/// millisecond, so this bounds what a sweep may take where somebody forks for ever; another one follows.
+const LOOKS: usize = 50;
+/// poll(2) refuses times that do not fit the kernel's; nobody notices an extra look once a day.
+const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
+
+/// What the guardian is born with.
+pub(crate) struct Birth<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) wiring: Wiring,
+    pub(crate) inherited: &'a Inherited,
+    pub(crate) error_dir: Option<&'a Path>,
+    pub(crate) origin: Instant,
+    /// Length in bytes of our argument area, see [`super::linux::rename_process`].
+    pub(crate) argument_bytes: usize,
+}
 
 /// One worker that has been started and not yet reaped: its number, and so that of its group, is ours.
 struct Child {
@@ -46,15 +65,14 @@ struct Child {
 
 /// The guardian's whole state.
 pub(crate) struct Guardian<'a> {
-    plan: &'a Plan,
-    wiring: Wiring,
+    birth: &'a Birth<'a>,
     launcher: OwnedFd,
     deaths: SignalFd,
-    origin: Instant,
     policy: Policy,
-    error_dir: Option<PathBuf>,
+    /// The launcher numbers processes differently: the kernel has to translate.
+    isolated: bool,
     spawner: Option<Spawner<'a>>,
-    children: HashMap<Pid, Child>,
+    children: BTreeMap<Pid, Child>,
     /// Events that the launcher has not taken yet, each with the descriptors that it shall have.
     unsent: VecDeque<(Stamped, Vec<OwnedFd>)>,
     launcher_gone: bool,
@@ -62,27 +80,29 @@ pub(crate) struct Guardian<'a> {
 
 impl<'a> Guardian<'a> {
     pub(crate) fn new(
-        plan: &'a Plan,
-        wiring: Wiring,
+        birth: &'a Birth<'a>,
         launcher: OwnedFd,
         deaths: SignalFd,
-        origin: Instant,
-        policy: Policy,
-        error_dir: Option<PathBuf>,
+        isolated: bool,
     ) -> Self {
+        let settings = birth.plan.settings.clone();
         Self {
-            plan,
-            wiring,
+            birth,
             launcher,
             deaths,
-            origin,
-            policy,
-            error_dir,
+            policy: Policy::new(birth.plan.workers(), settings),
+            isolated,
             spawner: None,
-            children: HashMap::new(),
+            children: BTreeMap::new(),
             unsent: VecDeque::new(),
             launcher_gone: false,
         }
+    }
+
+    /// Instead of all starts: there is no place for workers to live in.
+    pub(crate) fn refuse(&mut self, errno: Errno) {
+        let first = LocalRank(0);
+        self.input(Input::NotStarted(first, errno as i32, Step::Isolation));
     }
 
     /// Watches until nothing is left to watch and the launcher has heard of all of it; true if there was no
@@ -98,12 +118,14 @@ impl<'a> Guardian<'a> {
         while !self.launcher_gone && !self.unsent.is_empty() {
             self.wait();
             self.hear_launcher();
+            // Daemons that may stay still die; unread, that would keep poll from sleeping.
+            while let Ok(Some(_)) = self.deaths.read_signal() {}
         }
         self.launcher_gone
     }
 
     fn now(&self) -> Moment {
-        self.origin.elapsed()
+        self.birth.origin.elapsed()
     }
 
     /// Sleeps until the launcher speaks, a child dies or the policy's deadline has come.
@@ -115,7 +137,7 @@ impl<'a> Guardian<'a> {
                 .deadline()
                 .map(|at| at.saturating_sub(self.now())),
         };
-        let timeout = timeout.map(|it| TimeSpec::from_duration(it));
+        let timeout = timeout.map(|it| TimeSpec::from_duration(it.min(LONGEST_SLEEP)));
         let mut interest = PollFlags::POLLIN;
         interest.set(PollFlags::POLLOUT, !self.unsent.is_empty());
         let mut sources = [
@@ -140,17 +162,7 @@ impl<'a> Guardian<'a> {
                 &mut bytes,
                 MsgFlags::MSG_DONTWAIT,
             ) {
-                Ok(SIZE) => match Command::decode(&bytes) {
-                    Some(Command::Begin {
-                        first_rank,
-                        world_size,
-                        port,
-                    }) => {
-                        self.begin(first_rank, world_size, port);
-                    }
-                    Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
-                    None => {}
-                },
+                Ok(SIZE) => self.obey(Command::decode(&bytes)),
                 Err(Errno::EAGAIN | Errno::EINTR) => return,
                 // The end of the stream, or a broken one: the launcher is no more.
                 Ok(_) | Err(_) => {
@@ -161,15 +173,31 @@ impl<'a> Guardian<'a> {
         }
     }
 
-    fn begin(&mut self, first_rank: u32, world_size: u32, port: u16) {
-        let world = World {
-            first_rank,
-            world_size,
-            port,
-            error_dir: self.error_dir.clone(),
-        };
-        self.spawner = Some(Spawner::new(self.plan, world));
-        self.input(Input::Begin);
+    fn obey(&mut self, command: Option<Command>) {
+        self.tell(Event::Heard);
+        match command {
+            Some(Command::Begin {
+                first_rank,
+                world_size,
+                first_role_rank,
+                role_world_size,
+                port,
+            }) => {
+                let world = World {
+                    first_rank,
+                    world_size,
+                    first_role_rank,
+                    role_world_size,
+                    port,
+                    error_dir: self.birth.error_dir.map(Path::to_owned),
+                };
+                self.spawner = Some(Spawner::new(self.birth.plan, world));
+                self.input(Input::Begin);
+            }
+            Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
+            Some(Command::Abort) => self.input(Input::Elsewhere),
+            None => self.flush(),
+        }
     }
 
     /// None while the launcher has not taken the descriptors of those before: there may be few.
@@ -182,7 +210,7 @@ impl<'a> Guardian<'a> {
             return;
         };
         // A worker that gets no channel writes to our streams; the launcher sees that and says so.
-        let ends = self.wiring.open().unwrap_or_default();
+        let ends = self.birth.wiring.open().unwrap_or_default();
         match spawner.start(rank, &ends) {
             Ok(pid) => {
                 self.children.insert(pid, Child { rank, told: false });
@@ -248,77 +276,102 @@ impl<'a> Guardian<'a> {
         self.act(actions);
     }
 
+    /// Signals go first: whoever listens to us can wait.
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Send(signal, target) => self.send(signal, target),
                 Action::Tell(event) => self.tell(event),
                 Action::TellLeft => {
-                    for process in self.below() {
+                    let left = descendants::below().into_iter();
+                    for process in left.filter(|it| !it.is_dead()) {
                         self.tell(Event::Left { pid: process.pid });
                     }
                     self.tell(Event::Lingering);
                 }
+                // What is dead and still there after SIGKILL is held by a debugger: it counts.
                 Action::TellStuck => {
-                    for process in self.below() {
-                        self.tell(Event::Stuck {
-                            pid: process.pid,
-                            state: process.state,
-                        });
+                    for Process { pid, state, .. } in descendants::below() {
+                        self.tell(Event::Stuck { pid, state });
                     }
                 }
             }
         }
+        self.flush();
     }
 
     fn send(&self, signal: Signal, target: Target) {
+        let children = self.children.keys();
         match target {
-            Target::Workers => self
-                .children
-                .keys()
-                .for_each(|pid| descendants::kill(*pid, signal)),
-            Target::Groups => self
-                .children
-                .keys()
-                .for_each(|pid| descendants::kill(-pid, signal)),
-            Target::Everything => {
-                self.below()
-                    .iter()
-                    .for_each(|process| descendants::send(process, signal));
-            }
+            Target::Workers => children.for_each(|pid| descendants::kill(*pid, signal)),
+            Target::Groups => children.for_each(|pid| descendants::kill(-pid, signal)),
+            Target::Everything => sweep(signal),
         }
-    }
-
-    fn below(&self) -> Vec<descendants::Process> {
-        descendants::below(nix::unistd::getpid().as_raw())
     }
 
     fn tell(&mut self, event: Event) {
         self.tell_with(event, Ends::default());
     }
 
-    /// The workers' ends are closed here: while we had them, the launcher would never see the others end.
+    /// The worker's ends are closed here: while we had them, the launcher would never see the others end.
     fn tell_with(&mut self, event: Event, ends: Ends) {
         let at = self.now();
         self.unsent.push_back((Stamped { at, event }, ends.ours));
-        self.flush();
     }
 
     /// Never waits: a launcher that is slow to listen must not delay a kill.
     fn flush(&mut self) {
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         while let Some((stamped, ends)) = self.unsent.front() {
-            let bytes = stamped.encode();
-            let ends: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
-            let rights = [ControlMessage::ScmRights(&ends)];
-            let rights = if ends.is_empty() { &[] } else { &rights[..] };
-            let parts = [IoSlice::new(&bytes)];
-            match sendmsg::<()>(self.launcher.as_raw_fd(), &parts, rights, flags, None) {
+            match self.say(*stamped, ends) {
                 Ok(_) => drop(self.unsent.pop_front()),
                 Err(Errno::EINTR) => {}
                 // Full, or gone; the latter shows when we next listen.
                 Err(_) => return,
             }
+        }
+    }
+
+    fn say(&self, mut stamped: Stamped, ends: &[OwnedFd]) -> Result<usize, Errno> {
+        let bytes = stamped.encode();
+        let ends: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
+        let along = (!ends.is_empty()).then_some(ControlMessage::ScmRights(&ends));
+        let say = |sender: Option<ControlMessage<'_>>| {
+            let control: Vec<_> = along.iter().copied().chain(sender).collect();
+            let (socket, parts) = (self.launcher.as_raw_fd(), [IoSlice::new(&bytes)]);
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            sendmsg::<()>(socket, &parts, &control, flags, None)
+        };
+        let Some(pid) = stamped.event.pid().filter(|_| self.isolated) else {
+            return say(None);
+        };
+        // The kernel takes any process for the sender's if the sender is privileged, which the first process
+        // of a namespace is there, and numbers it for the receiver (unix(7), SCM_CREDENTIALS).
+        let named = UnixCredentials::from(libc::ucred {
+            pid: *pid,
+            uid: nix::unistd::getuid().as_raw(),
+            gid: nix::unistd::getgid().as_raw(),
+        });
+        match say(Some(ControlMessage::ScmCredentials(&named))) {
+            // It has been reaped meanwhile: nobody has a number for it any more.
+            Err(Errno::ESRCH) => say(None),
+            done => done,
+        }
+    }
+}
+
+/// Signals everything below us. Looks again until nobody new is there: what was signalled with SIGKILL
+/// cannot fork any more, but what it forked a moment before may have been missed.
+fn sweep(signal: Signal) {
+    let mut signalled = HashSet::new();
+    for _ in 0..LOOKS {
+        let mut found = descendants::below();
+        found.retain(|it| !it.is_dead() && signalled.insert(it.identity()));
+        if found.is_empty() {
+            return;
+        }
+        found.iter().for_each(|it| descendants::send(it, signal));
+        if signal != Signal::KILL {
+            return;
         }
     }
 }

@@ -6,8 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::event::Pid;
+use crate::status::Signal;
 
 /// Orphans among our descendants become our children (PR_SET_CHILD_SUBREAPER, prctl(2), Linux 3.4), so that
 /// a process that left its group and session is still found. Elsewhere: only groups are.
@@ -15,45 +17,54 @@ pub(crate) fn adopt_orphans() -> Result<(), Errno> {
     prctl::set_child_subreaper(true)
 }
 
-/// SIGKILL for the calling process when the thread that made it ends. It is set, then the parent is compared
-/// with the one that made us, for it may have gone in between and then no signal ever comes (prctl(2)).
+/// `signal` for the calling process when the thread that made it ends (PR_SET_PDEATHSIG, prctl(2)); cleared by
+/// a change of user. Elsewhere: a launcher that is killed while its guardian is stopped leaves workers.
+pub(crate) fn signal_at_end_of_parent(signal: Signal) -> Result<(), Errno> {
+    // SAFETY: a system call without pointers; this also runs between clone and exec.
+    let done = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal.0, 0, 0, 0) };
+    Errno::result(done).map(drop)
+}
+
+/// SIGKILL for the calling process when its parent ends. It is set, then the parent is compared with the one
+/// that made us, for it may have gone in between and then no signal ever comes.
 /// Elsewhere: workers of a killed guardian live on.
 ///
 /// # Errors
 /// ESRCH when the parent has gone already.
 pub(crate) fn die_with_parent(parent: Pid) -> Result<(), Errno> {
-    // SAFETY: two system calls without pointers; this also runs between clone and exec.
-    unsafe {
-        Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-        if libc::getppid() != parent {
-            Errno::set(Errno::ESRCH);
-            return Err(Errno::ESRCH);
-        }
+    signal_at_end_of_parent(Signal::KILL)?;
+    // SAFETY: as above.
+    match unsafe { libc::getppid() } == parent {
+        true => Ok(()),
+        false => Err(Errno::ESRCH),
     }
-    Ok(())
 }
 
-/// Marks every descriptor from 3 on close-on-exec, so that workers get 0, 1 and 2 only (close_range(2),
-/// Linux 5.9 and 5.11; older kernels: one by one up to the limit).
-pub(crate) fn hide_descriptors() {
-    const FROM: libc::c_uint = 3;
-    // SAFETY: no memory is involved; the flag closes nothing now.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            FROM,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    if done == 0 {
+/// Closes every descriptor from 3 on but these, so that the guardian holds no port, pipe or lock of the
+/// launcher's, and workers get 0, 1 and 2 only.
+pub(crate) fn close_all_but(mut kept: Vec<c_int>) {
+    kept.sort_unstable();
+    let mut from = 3;
+    for descriptor in kept {
+        close_range(from, descriptor - 1);
+        from = descriptor + 1;
+    }
+    close_range(from, c_int::MAX);
+}
+
+/// close_range(2), Linux 5.9; with older kernels one by one up to the limit.
+fn close_range(first: c_int, last: c_int) {
+    if first > last {
         return;
     }
-    let (limit, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-        .unwrap_or((1024, 1024));
-    for descriptor in FROM as c_int..limit.min(65_536) as c_int {
-        // SAFETY: F_SETFD on a number that is not open just fails.
-        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the descriptors' owners are in the parent; in this process nobody uses or drops them any more.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft.min(65_536));
+    for descriptor in first..=last.min(limit as c_int) {
+        // SAFETY: as above.
+        unsafe { libc::close(descriptor) };
     }
 }
 

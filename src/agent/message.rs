@@ -18,10 +18,15 @@ pub(crate) enum Command {
     Begin {
         first_rank: u32,
         world_size: u32,
+        /// The same two, counted among the workers of the same role.
+        first_role_rank: u32,
+        role_world_size: u32,
         port: u16,
     },
     /// The launcher was sent this signal.
     Signal(Signal),
+    /// Another node failed: end the workers.
+    Abort,
 }
 
 /// An event and the moment at which the guardian saw it.
@@ -37,9 +42,15 @@ impl Command {
             Self::Begin {
                 first_rank,
                 world_size,
+                first_role_rank,
+                role_world_size,
                 port,
-            } => record(0, port.into(), first_rank, world_size, 0),
+            } => {
+                let roles = u64::from(first_role_rank) << 32 | u64::from(role_world_size);
+                record(0, port.into(), first_rank, world_size, roles)
+            }
             Self::Signal(signal) => record(1, 0, signal.0 as u32, 0, 0),
+            Self::Abort => record(2, 0, 0, 0, 0),
         }
     }
 
@@ -47,12 +58,18 @@ impl Command {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let [kind, c, a, b] = fields(bytes)?;
         Some(match kind {
-            0 => Self::Begin {
-                first_rank: a,
-                world_size: b,
-                port: u16::try_from(c).ok()?,
-            },
+            0 => {
+                let roles = last_field(bytes)?;
+                Self::Begin {
+                    first_rank: a,
+                    world_size: b,
+                    first_role_rank: (roles >> 32) as u32,
+                    role_world_size: roles as u32,
+                    port: u16::try_from(c).ok()?,
+                }
+            }
             1 => Self::Signal(Signal(a as i32)),
+            2 => Self::Abort,
             _ => return None,
         })
     }
@@ -81,6 +98,7 @@ impl Stamped {
                 Why::NotStarted(worker) => (3, worker.0, 0, 1),
                 Why::Signal(signal) => (3, signal.0 as u32, 0, 2),
                 Why::LauncherGone => (3, 0, 0, 3),
+                Why::Elsewhere => (3, 0, 0, 4),
             },
             Event::Killing => (4, 0, 0, 0),
             Event::Left { pid } => (5, pid as u32, 0, 0),
@@ -88,6 +106,7 @@ impl Stamped {
             Event::Paused => (7, 0, 0, 0),
             Event::Done => (8, 0, 0, 0),
             Event::Lingering => (9, 0, 0, 0),
+            Event::Heard => (10, 0, 0, 0),
         };
         record(kind, c, a, b, at)
     }
@@ -121,9 +140,10 @@ impl Stamped {
             7 => Event::Paused,
             8 => Event::Done,
             9 => Event::Lingering,
+            10 => Event::Heard,
             _ => return None,
         };
-        let at = u64::from_ne_bytes(bytes[16..24].try_into().ok()?);
+        let at = last_field(bytes)?;
         Some(Self {
             at: Duration::from_nanos(at),
             event,
@@ -151,6 +171,10 @@ fn fields(bytes: &[u8]) -> Option<[u32; 4]> {
     Some(fields)
 }
 
+fn last_field(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes[16..24].try_into().ok()?))
+}
+
 fn status_fields(status: Status) -> (u32, u32) {
     match status {
         Status::Code(code) => (0, code.into()),
@@ -171,9 +195,8 @@ fn status(kind: u32, value: u32) -> Option<Status> {
 }
 
 fn step(field: u32) -> Option<Step> {
-    [Step::Process, Step::Setup, Step::Exec]
-        .into_iter()
-        .find(|it| *it as u32 == field)
+    let steps = [Step::Process, Step::Setup, Step::Exec, Step::Isolation];
+    steps.into_iter().find(|it| *it as u32 == field)
 }
 
 fn why(kind: u32, value: u32) -> Option<Why> {
@@ -182,6 +205,7 @@ fn why(kind: u32, value: u32) -> Option<Why> {
         1 => Why::NotStarted(LocalRank(value)),
         2 => Why::Signal(Signal(value as i32)),
         3 => Why::LauncherGone,
+        4 => Why::Elsewhere,
         _ => return None,
     })
 }
@@ -211,11 +235,13 @@ mod tests {
             errno: 11,
             step: Step::Process,
         });
-        check(Event::NotStarted {
-            worker,
-            errno: 2,
-            step: Step::Exec,
-        });
+        for step in [Step::Setup, Step::Exec, Step::Isolation] {
+            check(Event::NotStarted {
+                worker,
+                errno: 2,
+                step,
+            });
+        }
         let killed = Status::Signal {
             signal: Signal::KILL,
             core: false,
@@ -240,6 +266,7 @@ mod tests {
             Why::Failed(worker),
             Why::NotStarted(worker),
             Why::LauncherGone,
+            Why::Elsewhere,
         ] {
             check(Event::Stopping { why });
         }
@@ -251,7 +278,8 @@ mod tests {
             pid: 78,
             state: b'D',
         });
-        for event in [Event::Killing, Event::Lingering, Event::Paused, Event::Done] {
+        check(Event::Killing);
+        for event in [Event::Lingering, Event::Paused, Event::Heard, Event::Done] {
             check(event);
         }
     }
@@ -261,9 +289,11 @@ mod tests {
         let begin = Command::Begin {
             first_rank: 8,
             world_size: 16,
+            first_role_rank: 3,
+            role_world_size: u32::MAX,
             port: 65535,
         };
-        for command in [begin, Command::Signal(Signal(10))] {
+        for command in [begin, Command::Signal(Signal(10)), Command::Abort] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
     }

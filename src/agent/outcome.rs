@@ -6,6 +6,7 @@ use super::event::{Event, Pid, Step, Why};
 use super::message::Stamped;
 use super::policy::Moment;
 use crate::relay::Words;
+use crate::rendezvous::Cause;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
@@ -47,6 +48,12 @@ pub(crate) struct Outcome {
     /// The guardian itself ended before its work was done, in this way.
     pub(crate) guardian_lost: Option<Status>,
     pub(crate) done: bool,
+    /// Global rank of our first worker, once it is known.
+    pub(crate) first_rank: u32,
+    /// Where there are other nodes: the root cause of the end, the same on every node.
+    pub(crate) cause: Option<Cause>,
+    /// The nodes never came together, for this reason; reads after "failed to".
+    pub(crate) unmet: Option<String>,
     /// The error files of workers that did not succeed, as they were written.
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
     /// What workers wrote last, where we have seen it.
@@ -71,6 +78,9 @@ impl Outcome {
             stuck: Vec::new(),
             guardian_lost: None,
             done: false,
+            first_rank: 0,
+            cause: None,
+            unmet: None,
             confessions: BTreeMap::new(),
             last_words: Words::new(),
         }
@@ -106,7 +116,7 @@ impl Outcome {
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
-            Event::Left { .. } | Event::Lingering | Event::Paused => {}
+            Event::Left { .. } | Event::Lingering | Event::Paused | Event::Heard => {}
         }
     }
 
@@ -123,14 +133,25 @@ impl Outcome {
         if let Some(status) = self.guardian_lost {
             return Exit::Code(status.shell_code().max(1));
         }
-        match self.why {
+        match (self.why, &self.cause) {
+            (Some(Why::Signal(signal)), _) => Exit::Signal(signal),
+            (_, Some(cause)) => Exit::Code(cause.exit_code),
+            (why, None) => self.own_exit(why),
+        }
+    }
+
+    /// As if there were no other node.
+    fn own_exit(&self, why: Option<Why>) -> Exit {
+        match why {
             None => Exit::Code(0),
             Some(Why::Signal(signal)) => Exit::Signal(signal),
             Some(Why::Failed(_)) => Exit::Code(
                 self.root_cause()
                     .map_or(1, |(_, end)| end.status.shell_code()),
             ),
-            Some(Why::NotStarted(_) | Why::LauncherGone) => Exit::Code(self.refused_code()),
+            Some(Why::NotStarted(_) | Why::LauncherGone | Why::Elsewhere) => {
+                Exit::Code(self.refused_code())
+            }
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) enum Input {
     /// The launcher was sent this signal.
     Signal(Signal),
     LauncherGone,
+    /// Another node failed, or was lost.
+    Elsewhere,
     /// The instant named by [`Policy::deadline`] has come.
     Tick,
 }
@@ -113,6 +115,8 @@ pub(crate) struct Policy {
     settings: Settings,
     workers: Vec<Worker>,
     begun: bool,
+    /// Between TSTP and CONT: nobody is started meanwhile.
+    paused: bool,
     phase: Phase,
 }
 
@@ -123,6 +127,7 @@ impl Policy {
             settings,
             workers,
             begun: false,
+            paused: false,
             phase: Phase::Running,
         }
     }
@@ -138,7 +143,7 @@ impl Policy {
 
     /// The worker to start next, if one is to be started now.
     pub(crate) fn next_start(&self) -> Option<LocalRank> {
-        if !self.begun || self.phase != Phase::Running {
+        if !self.begun || self.paused || self.phase != Phase::Running {
             return None;
         }
         let next = self.workers.iter().position(|it| *it == Worker::Waiting)?;
@@ -186,6 +191,7 @@ impl Policy {
                 }));
                 self.kill(now, actions);
             }
+            Input::Elsewhere => self.stop(Why::Elsewhere, Signal::TERM, now, actions),
             Input::Tick => self.tick(now, actions),
         }
     }
@@ -217,7 +223,8 @@ impl Policy {
         match &mut self.phase {
             Phase::Running if self.settings.keep_daemons => self.finish(actions),
             Phase::Running => {
-                let (until, tell_at) = (now + self.settings.linger, now + LEFTOVER_NOTICE);
+                let until = now.saturating_add(self.settings.linger);
+                let tell_at = now + LEFTOVER_NOTICE;
                 self.phase = Phase::Lingering {
                     until,
                     tell_at: Some(tell_at),
@@ -230,7 +237,7 @@ impl Policy {
                 ..
             } if !*leftovers_told => {
                 *leftovers_told = true;
-                *kill_at = (*kill_at).min(now + self.settings.linger);
+                *kill_at = (*kill_at).min(now.saturating_add(self.settings.linger));
                 actions.push(Action::Send(Signal::TERM, Target::Everything));
             }
             _ => {}
@@ -249,10 +256,14 @@ impl Policy {
         match signal {
             Signal::TSTP if self.phase != Phase::Running => {}
             Signal::TSTP => {
+                self.paused = true;
                 actions.push(Action::Send(Signal::STOP, Target::Groups));
                 actions.push(Action::Tell(Event::Paused));
             }
-            Signal::CONT => actions.push(Action::Send(Signal::CONT, Target::Groups)),
+            Signal::CONT => {
+                self.paused = false;
+                actions.push(Action::Send(Signal::CONT, Target::Groups));
+            }
             _ => actions.push(Action::Send(signal, Target::Workers)),
         }
     }
@@ -288,7 +299,7 @@ impl Policy {
             return;
         }
         let requested = matches!(why, Why::Signal(_)).then_some(now);
-        let kill_at = now + self.settings.grace;
+        let kill_at = now.saturating_add(self.settings.grace);
         self.phase = Phase::Stopping {
             kill_at,
             requested,

@@ -145,8 +145,8 @@ unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
         if libc::setsid() == -1 {
             return (Step::Setup, Errno::last_raw());
         }
-        if super::linux::die_with_parent(launch.parent).is_err() {
-            return (Step::Setup, Errno::last_raw());
+        if let Err(errno) = super::linux::die_with_parent(launch.parent) {
+            return (Step::Setup, errno as i32);
         }
         let [stdout, stderr] = launch.outputs;
         for (descriptor, number) in [(launch.stdin, 0), (stdout, 1), (stderr, 2)] {

@@ -34,6 +34,17 @@ pub(crate) fn reap(which: Which) -> Found {
     wait(which, libc::WEXITED | libc::WNOHANG)
 }
 
+/// True if somebody has stopped this child since the last call.
+pub(crate) fn was_stopped(pid: Pid) -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WSTOPPED | libc::WNOHANG;
+    // SAFETY: `info` is ours and of the right type; zeroed it is valid, and filled in when there is news.
+    unsafe {
+        libc::waitid(libc::P_PID, pid as libc::id_t, info.as_mut_ptr(), flags) == 0
+            && info.assume_init().si_pid() == pid
+    }
+}
+
 /// Sleeps until such a child has died, and reaps it.
 pub(crate) fn reap_blocking(which: Which) -> Found {
     wait(which, libc::WEXITED)

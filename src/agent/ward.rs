@@ -1,27 +1,26 @@
 //! The launcher's side of its guardian: the process, and the socket between the two.
 
-use std::io::IoSliceMut;
+use std::io::{IoSliceMut, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::sys::signalfd::SignalFd;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, socketpair,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
+    recvmsg, send, setsockopt, socketpair, sockopt,
 };
 use nix::unistd::{ForkResult, fork};
 
 use super::descendants;
 use super::event::Pid;
-use super::guardian::Guardian;
+use super::guardian::{Birth, Guardian};
+use super::isolate::{self, Unsettled};
 use super::linux;
 use super::message::{Command, SIZE, Stamped};
-use super::policy::Policy;
 use super::private;
-use super::signals::{Inherited, prepare_guardian};
-use super::wait::{Found, Which, reap_blocking};
-use crate::plan::Plan;
-use crate::relay::Wiring;
-use crate::status::{Signal, Status};
+use super::signals;
+use super::wait;
+use crate::status::Signal;
 
 /// A guardian that was started.
 pub(crate) struct Ward {
@@ -39,36 +38,37 @@ pub(crate) enum Heard {
     End,
 }
 
-/// What the guardian is born with besides the plan.
-pub(crate) struct Birth<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) wiring: Wiring,
-    pub(crate) inherited: &'a Inherited,
-    pub(crate) error_dir: Option<&'a std::path::Path>,
-    pub(crate) origin: Instant,
-    /// Length in bytes of our argument area, see [`linux::rename_process`].
-    pub(crate) argument_bytes: usize,
-}
-
 impl Ward {
     /// Forks the guardian. There must be no second thread yet.
-    pub(crate) fn start(birth: &Birth<'_>) -> Result<Self, Errno> {
+    ///
+    /// # Errors
+    /// The kernel's refusal of a descriptor, a process or a namespace.
+    pub(crate) fn start(birth: &Birth<'_>) -> Result<Self> {
         let kind = SockType::SeqPacket;
         let (socket, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
-        // SAFETY: this process has one thread, so the child may do whatever we may.
-        match unsafe { fork() }? {
-            ForkResult::Parent { child } => Ok(Self {
-                pid: child.as_raw(),
-                socket,
-            }),
-            ForkResult::Child => {
-                // Or the guardian would keep the launcher's end open and never see it close.
-                drop(socket);
-                guard(birth, theirs);
-                // SAFETY: ends this copy of the process without running the launcher's clean-up a second time.
-                unsafe { libc::_exit(0) }
+        // Made here, where a refusal can still be told; it shows the signals of whoever reads it.
+        let deaths = signals::watch_deaths()?;
+        let (forked, unsettled) = match birth.plan.isolate {
+            None => {
+                // SAFETY: this process has one thread, so the child may do whatever we may.
+                (unsafe { fork() }?, None)
             }
+            Some(_) => {
+                // So that process numbers can be translated, see `hear`.
+                setsockopt(&socket, sockopt::PassCred, &true)?;
+                let (forked, unsettled) = isolate::fork()?;
+                (forked, Some(unsettled))
+            }
+        };
+        if let ForkResult::Parent { child } = forked {
+            let pid = child.as_raw();
+            return Ok(Self { pid, socket });
         }
+        // Or the guardian would keep the launcher's end open and never see it close.
+        drop(socket);
+        guard(birth, theirs, deaths, unsettled);
+        // SAFETY: ends this copy of the process without running the launcher's clean-up a second time.
+        unsafe { libc::_exit(0) }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -79,83 +79,106 @@ impl Ward {
         self.socket.as_fd()
     }
 
-    /// Never waits. SIGCONT goes along, so that a guardian that somebody has stopped hears it.
+    /// Waits for room at most until the guardian listens, which it does at once: it waits for nobody. A
+    /// guardian that has gone will be noticed when we listen.
     pub(crate) fn tell(&self, command: Command) {
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        let _ = send(self.socket.as_raw_fd(), &command.encode(), flags);
+        self.wake();
+        while send(
+            self.socket.as_raw_fd(),
+            &command.encode(),
+            MsgFlags::MSG_NOSIGNAL,
+        ) == Err(Errno::EINTR)
+        {}
+    }
+
+    /// Somebody may have stopped it.
+    pub(crate) fn wake(&self) {
         descendants::kill(self.pid, Signal::CONT);
     }
 
+    /// True if somebody has stopped it since the last call.
+    pub(crate) fn was_stopped(&self) -> bool {
+        wait::was_stopped(self.pid)
+    }
+
+    pub(crate) fn kill(&self) {
+        descendants::kill(self.pid, Signal::KILL);
+    }
+
+    /// The next event, its process number as this process's namespace has it, and the descriptors that come
+    /// with it (unix(7), SCM_RIGHTS).
     pub(crate) fn hear(&self) -> Heard {
         let mut bytes = [0; SIZE];
-        loop {
-            match receive(self.source(), &mut bytes) {
-                Err(Errno::EINTR) => {}
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let mut space = nix::cmsg_space!(UnixCredentials, [RawFd; 2]);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        let (sender, ends) = loop {
+            let socket = self.socket.as_raw_fd();
+            match recvmsg::<UnixAddr>(socket, &mut parts, Some(&mut space), flags) {
+                // The latter comes once if the guardian ended with words of ours unread, and goes before
+                // what it said last (unix(7) says nothing of it; Linux does it since 2.4).
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Err(Errno::EAGAIN) => return Heard::Nothing,
-                Ok((SIZE, ends)) => {
-                    return Stamped::decode(&bytes)
-                        .map_or(Heard::Nothing, |it| Heard::Event(it, ends));
+                Ok(message) if message.bytes == SIZE => {
+                    break message.cmsgs().map_or((None, Vec::new()), unpacked);
                 }
                 Ok(_) | Err(_) => return Heard::End,
             }
+        };
+        let Some(mut stamped) = Stamped::decode(&bytes) else {
+            return Heard::Nothing;
+        };
+        if let (Some(pid), Some(sender)) = (stamped.event.pid(), sender) {
+            *pid = sender;
         }
-    }
-
-    /// Reaps it; to be called once [`Heard::End`] was heard.
-    pub(crate) fn end(&self) -> Status {
-        match reap_blocking(Which::One(self.pid)) {
-            Found::Dead(_, status) => status,
-            // Somebody else reaped it: nothing is known but that it has gone.
-            _ => Status::Code(1),
-        }
+        Heard::Event(stamped, ends)
     }
 }
 
-/// One message and the descriptors that came with it (SCM_RIGHTS, unix(7)). Never waits.
-fn receive(from: BorrowedFd<'_>, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let mut space = nix::cmsg_space!([RawFd; 2]);
-    let mut parts = [IoSliceMut::new(into)];
-    let message = recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-    let mut received = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control {
-            // SAFETY: the kernel has just made them for us.
-            let owned = descriptors
-                .into_iter()
-                .map(|it| unsafe { OwnedFd::from_raw_fd(it) });
-            received.extend(owned);
+/// What came along: a process number, translated by the kernel between the namespaces of the two ends, and
+/// descriptors.
+fn unpacked(control: impl Iterator<Item = ControlMessageOwned>) -> (Option<Pid>, Vec<OwnedFd>) {
+    let (mut pid, mut ends) = (None, Vec::new());
+    for message in control {
+        match message {
+            ControlMessageOwned::ScmCredentials(it) => pid = Some(it.pid()),
+            ControlMessageOwned::ScmRights(numbers) => {
+                // SAFETY: the kernel has just made them, for us alone.
+                let owned = numbers
+                    .into_iter()
+                    .map(|it| unsafe { OwnedFd::from_raw_fd(it) });
+                ends.extend(owned);
+            }
+            _ => {}
         }
     }
-    Ok((message.bytes, received))
+    (pid, ends)
 }
 
 /// The guardian's life, in the child of the fork.
-fn guard(birth: &Birth<'_>, launcher: OwnedFd) {
-    let Ok(deaths) = prepare_guardian(birth.inherited) else {
-        return;
-    };
-    // Out of the terminal's reach and of `kill -9 -GROUP`.
+fn guard(birth: &Birth<'_>, socket: OwnedFd, deaths: SignalFd, unsettled: Option<Unsettled>) {
+    signals::become_guardian(birth.inherited);
+    // Out of the terminal's reach and of `kill -9 -GROUP`. It cannot fail: a new process leads no group.
     let _ = nix::unistd::setsid();
-    linux::hide_descriptors();
+    linux::close_all_but(vec![socket.as_raw_fd(), deaths.as_raw_fd()]);
     linux::rename_process("guardian", birth.argument_bytes);
-    if linux::adopt_orphans().is_err() {
-        tracing::warn!("processes that leave their group cannot be followed on this kernel");
+    let settled = match unsettled {
+        None => {
+            // Refused by very old kernels only, and the launcher has said so for itself.
+            let _ = linux::adopt_orphans();
+            // A guardian that somebody has stopped could not see the launcher go.
+            let _ = linux::signal_at_end_of_parent(Signal::CONT);
+            Ok(())
+        }
+        // After the change of user, which would clear it.
+        Some(it) => it
+            .settle()
+            .and_then(|()| linux::signal_at_end_of_parent(Signal::KILL)),
+    };
+    let mut guardian = Guardian::new(birth, socket, deaths, unsettled.is_some());
+    if let Err(errno) = settled {
+        guardian.refuse(errno);
     }
-    let policy = Policy::new(
-        birth.plan.local_world_size.value,
-        birth.plan.settings.clone(),
-    );
-    let error_dir = birth.error_dir.map(Into::into);
-    let guardian = Guardian::new(
-        birth.plan,
-        birth.wiring,
-        launcher,
-        deaths,
-        birth.origin,
-        policy,
-        error_dir,
-    );
     let launcher_gone = guardian.run();
     if let (true, Some(path)) = (launcher_gone, birth.error_dir) {
         private::remove(path);

@@ -62,6 +62,21 @@ pub(super) static OPTIONS: &[Opt] = &[
     own("--isolate", Kind::Choice(&["pid"], |it, _| it.isolate = Some(Isolation::Pid)))
         .value("KIND")
         .help("Put the workers into a PID namespace, where nothing can outlive them"),
+    own("--cluster", Kind::Text(|it, text| it.cluster = Some(text)))
+        .value("NAME")
+        .help("Which scheduler or launcher is around us: auto, none, or one of those that a wrong name lists")
+        .default("auto"),
+    own("--cluster-map", Kind::Text(|it, text| it.cluster_map = Some(text)))
+        .value("MAP")
+        .help("Variables of a scheduler fabric does not know: FACT=VARIABLE, with commas between, such as num_nodes=MY_NODES"),
+    own("--join-timeout", Kind::Seconds(|it, time| it.join_timeout = time))
+        .value("SECONDS")
+        .help("How long to wait for all nodes before the start")
+        .default("900"),
+    own("--node-timeout", Kind::Seconds(|it, time| it.node_timeout = time))
+        .value("SECONDS")
+        .help("How long a node may be silent before all others stop")
+        .default("15"),
     own("--output", Kind::Choice(&["relay", "direct"], |it, name| it.direct_output = name == "direct"))
         .value("WAY")
         .help("Pass on what workers write, whole lines only, or let them write to our own streams")

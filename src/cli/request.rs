@@ -42,6 +42,13 @@ pub(crate) struct Request {
     pub(crate) isolate: Option<Isolation>,
     /// Workers write to our own streams instead of through us.
     pub(crate) direct_output: bool,
+    /// How long to wait for all nodes to come.
+    pub(crate) join_timeout: Sourced<Duration>,
+    /// How long a node may be silent before it counts as lost.
+    pub(crate) node_timeout: Sourced<Duration>,
+    /// A name of the cluster environment, checked where the environments are known.
+    pub(crate) cluster: Option<Sourced<OsString>>,
+    pub(crate) cluster_map: Option<Sourced<OsString>>,
     /// Signals that end the run in order; never empty, no signal twice.
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.

@@ -252,6 +252,9 @@ mod tests {
         let expected = Request {
             devices: Sourced::new("1".into(), Source::Default),
             script: "t.py".into(),
+            cluster: Some(Sourced::new("auto".into(), Source::Default)),
+            join_timeout: Sourced::new(Duration::from_secs(900), Source::Default),
+            node_timeout: Sourced::new(Duration::from_secs(15), Source::Default),
             shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
             linger: Sourced::new(Duration::from_secs(5), Source::Default),
             signals_to_handle: Sourced::new(

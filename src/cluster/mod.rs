@@ -44,7 +44,6 @@ mod pmix;
 mod exchange;
 mod discover;
 
-pub(crate) use detect::choices;
 pub(crate) use discover::discover;
 pub(crate) use facts::{Asked, Cluster, Seat, Share};
 pub(crate) use narrowed::narrowed;

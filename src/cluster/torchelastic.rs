@@ -18,10 +18,10 @@ const MARKS: [&str; 5] = [
     "LOCAL_WORLD_SIZE",
 ];
 
-/// All that torchrun's agent sets (torch 2.15, `local_elastic_agent.py`); a part of it may be
-/// a leftover in somebody's shell.
+/// All that torchrun's agent sets (torch 2.15, `local_elastic_agent.py`); a part of it, or
+/// empty values, may be a leftover in somebody's shell.
 pub(super) fn matches(s: &Surroundings) -> bool {
-    MARKS.iter().all(|it| s.has(it))
+    MARKS.iter().all(|it| s.text(it).is_some())
 }
 
 /// A worker of `fabric run` finds the same variables, and `LT_CLI_USED` with them.

@@ -20,18 +20,29 @@ pub(crate) enum Rule {
 
 type Value = Option<OsString>;
 
+/// A variable that all workers share, with what is not obvious about its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) name: &'static str,
+    pub(crate) value: OsString,
+    /// Empty where there is nothing to say.
+    pub(crate) note: String,
+}
+
 /// Where a variable's value comes from.
 enum From {
     /// The same for all workers.
     Plan(fn(&Plan, &World) -> Value),
     /// Different for each.
-    Worker(fn(&World, LocalRank) -> Value),
+    Worker(fn(&Plan, &World, LocalRank) -> Value),
 }
 
 struct Export {
     name: &'static str,
     rule: Rule,
     from: From,
+    /// What `--dry-run` says about the value.
+    note: &'static str,
 }
 
 const fn ours(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
@@ -39,6 +50,7 @@ const fn ours(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export {
         name,
         rule: Rule::Ours,
         from: From::Plan(value),
+        note: "",
     }
 }
 
@@ -47,14 +59,16 @@ const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export 
         name,
         rule: Rule::Users,
         from: From::Plan(value),
+        note: "",
     }
 }
 
-const fn own(name: &'static str, value: fn(&World, LocalRank) -> Value) -> Export {
+const fn own(name: &'static str, value: fn(&Plan, &World, LocalRank) -> Value) -> Export {
     Export {
         name,
         rule: Rule::Ours,
         from: From::Worker(value),
+        note: "",
     }
 }
 
@@ -68,33 +82,32 @@ const EXPORTS: &[Export] = &[
     ours("LT_PRECISION", |plan, _| plan.precision.map(Into::into)),
     ours("MASTER_ADDR", |plan, _| text(&plan.main_address.value)),
     ours("MASTER_PORT", |_, world| text(world.port)),
-    own("RANK", |world, rank| text(world.first_rank + rank.0)),
-    own("LOCAL_RANK", |_, rank| text(rank)),
+    own("RANK", |_, world, rank| text(world.first_rank + rank.0)),
+    own("LOCAL_RANK", |plan, _, rank| text(plan.local_rank(rank))),
     ours("WORLD_SIZE", |_, world| text(world.world_size)),
     ours("LOCAL_WORLD_SIZE", |plan, _| text(plan.local_world_size.value)),
     ours("GROUP_RANK", |plan, _| text(plan.node_rank.value)),
     ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
     ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
     ours("ROLE_NAME", |_, _| text("default")),
-    own("ROLE_RANK", |world, rank| text(world.first_rank + rank.0)),
-    ours("ROLE_WORLD_SIZE", |_, world| text(world.world_size)),
+    own("ROLE_RANK", |_, world, rank| text(world.first_role_rank + rank.0)),
+    ours("ROLE_WORLD_SIZE", |_, world| text(world.role_world_size)),
     ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
     ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
     // Exactly `True` makes every worker a client of a store that the launcher serves.
     ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
-    own("TORCHELASTIC_ERROR_FILE", |world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
+    own("TORCHELASTIC_ERROR_FILE", |_, world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
     users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),
-    users("OMP_NUM_THREADS", |plan, _| text(threads(plan))),
+    users("OMP_NUM_THREADS", |plan, _| text(threads(plan))).noted("CPUs divided by workers"),
     // What importing Lightning and torch's compiler leave in the original's own environment.
     ours("PYTORCH_NVML_BASED_CUDA_CHECK", |_, _| text(1)),
     users("TORCHINDUCTOR_CACHE_DIR", |plan, _| Some(inductor_cache(plan).into())),
 ];
 
-/// Set by a launcher for its workers and meaningless to ours, unless the table above sets them anew.
-const LAUNCHERS_OWN: &[&str] = &["NODE_RANK", "TORCHELASTIC_ERROR_FILE"];
-/// The same, but a user may have set them by hand: only LT_CLI_USED tells that a launcher did.
+/// Not ours to decide where the option is not given, unless a launcher set them for a worker that we are:
+/// LT_CLI_USED tells that.
 const OUTER_LIGHTNING: &[&str] = &["LT_ACCELERATOR", "LT_STRATEGY", "LT_PRECISION"];
 
 /// Where this worker may write what made it fail, as torch's `record` does.
@@ -129,7 +142,7 @@ impl Plan {
         rank: LocalRank,
     ) -> Vec<(OsString, OsString)> {
         let own = EXPORTS.iter().filter_map(|it| match it.from {
-            From::Worker(value) => Some((it.name.into(), value(world, rank)?)),
+            From::Worker(value) => Some((it.name.into(), value(self, world, rank)?)),
             From::Plan(_) => None,
         });
         own.collect()
@@ -151,22 +164,51 @@ impl Plan {
         set.collect()
     }
 
-    /// Variables of the user's environment that workers do not get, as an outer launcher's.
-    pub(crate) fn removed(&self) -> Vec<&OsStr> {
-        let names = self.environ.iter().map(|(name, _)| name);
-        names
-            .filter(|it| self.is_outer(it) && !EXPORTS.iter().any(|row| row.name == *it))
+    /// The same with those that stay the user's, for somebody who asks where each value comes from.
+    pub(crate) fn told_exports(&self, world: &World) -> Vec<Told> {
+        let ours = self.common_exports(world);
+        let tell = |row: &Export| {
+            let ours = ours.iter().find(|(name, _)| *name == row.name);
+            let (value, note) = match (ours, self.environ.get(row.name)) {
+                (Some((_, value)), Some(users)) if users != value => {
+                    let note = format!("instead of your `{}`", users.display());
+                    (value.clone(), note)
+                }
+                (Some((_, value)), _) => (value.clone(), row.note.to_owned()),
+                (None, Some(users)) if !self.is_outer(row.name.as_ref()) => {
+                    (users.to_owned(), "yours, kept".to_owned())
+                }
+                (None, _) => return None,
+            };
+            let name = row.name;
+            Some(Told { name, value, note })
+        };
+        let shared = |it: &&Export| matches!(it.from, From::Plan(_));
+        EXPORTS.iter().filter(shared).filter_map(tell).collect()
+    }
+
+    /// Variables of the user's environment that workers do not get, since an outer launcher set them.
+    pub(crate) fn removed(&self, world: &World) -> Vec<&'static str> {
+        let ours = self.common_exports(world);
+        let set_anew = |name: &str| ours.iter().any(|(it, _)| *it == name);
+        let outer = OUTER_LIGHTNING.iter().copied();
+        outer
+            .filter(|it| self.environ.get(it).is_some())
+            .filter(|it| self.is_outer(it.as_ref()) && !set_anew(it))
             .collect()
     }
 
     fn is_outer(&self, name: &OsStr) -> bool {
-        LAUNCHERS_OWN.iter().any(|it| *it == name)
-            || self.environ.get("LT_CLI_USED").is_some()
-                && OUTER_LIGHTNING.iter().any(|it| *it == name)
+        self.environ.get("LT_CLI_USED").is_some() && OUTER_LIGHTNING.iter().any(|it| *it == name)
     }
 }
 
 impl Export {
+    const fn noted(mut self, note: &'static str) -> Self {
+        self.note = note;
+        self
+    }
+
     fn is_own(&self, name: &OsStr) -> bool {
         matches!(self.from, From::Worker(_)) && self.name == name
     }
@@ -186,9 +228,19 @@ fn handled(plan: &Plan) -> String {
     names.join(",")
 }
 
-/// The CPUs this launcher may use, shared out among its workers.
+/// The CPUs this launcher may use, shared out among its workers. Where it is one of several on its node
+/// and was bound to a part of the CPUs, that part is its own already.
 fn threads(plan: &Plan) -> usize {
-    (plan.machine.cpus / plan.local_world_size.value.max(1) as usize).max(1)
+    let (cpus, bound) = (
+        plan.machine.cpus,
+        plan.machine.cpus < plan.machine.online_cpus,
+    );
+    let sharers = if plan.seat.is_some() && bound {
+        1
+    } else {
+        plan.local_world_size.value
+    };
+    (cpus / sharers.max(1) as usize).max(1)
 }
 
 /// As torch 2.15 names it (`torch/_inductor/runtime/cache_dir_utils.py`).
@@ -200,4 +252,87 @@ fn inductor_cache(plan: &Plan) -> PathBuf {
         .map(|it| if r#"\/:*?"<>|"#.contains(it) { '_' } else { it })
         .collect();
     plan.machine.temp.join(format!("torchinductor_{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    fn world() -> World {
+        World {
+            first_rank: 4,
+            world_size: 8,
+            first_role_rank: 4,
+            role_world_size: 8,
+            port: 29401,
+            error_dir: Some("/tmp/torchelastic_1".into()),
+        }
+    }
+
+    /// What a worker of two finds under this name when the user has exported these.
+    #[track_caller]
+    fn check(exported: &[(&str, &str)], name: &str, expected: Option<&str>) {
+        let plan = sample::plan(2, exported);
+        let common = plan.common_environment(&world());
+        let own = plan.own_environment(&world(), LocalRank(1));
+        let mut found = common.iter().chain(&own).filter(|(it, _)| it == name);
+        let value = found.next().map(|(_, value)| value.to_str().unwrap());
+        assert_eq!(value, expected, "{name}");
+        assert!(found.next().is_none(), "{name} is there twice");
+    }
+
+    #[test]
+    fn ranks_count_on_from_the_nodes_first() {
+        check(&[], "RANK", Some("5"));
+        check(&[("RANK", "9")], "RANK", Some("5"));
+        check(&[], "ROLE_RANK", Some("5"));
+        check(&[], "LOCAL_RANK", Some("1"));
+        check(&[], "WORLD_SIZE", Some("8"));
+    }
+
+    #[test]
+    fn threads_are_divided_and_the_users_number_stays() {
+        check(&[], "OMP_NUM_THREADS", Some("4"));
+        check(&[("OMP_NUM_THREADS", "3")], "OMP_NUM_THREADS", Some("3"));
+        check(&[("OMP_NUM_THREADS", "")], "OMP_NUM_THREADS", Some(""));
+        let crowded = sample::plan(100, &[]);
+        assert_eq!(threads(&crowded), 1);
+    }
+
+    #[test]
+    fn an_outer_launchers_choice_is_not_the_users() {
+        check(&[("LT_STRATEGY", "ddp")], "LT_STRATEGY", Some("ddp"));
+        let outer = [
+            ("LT_CLI_USED", "1"),
+            ("LT_STRATEGY", "ddp"),
+            ("LT_ACCELERATOR", "cuda"),
+        ];
+        check(&outer, "LT_STRATEGY", None);
+        check(&outer, "LT_ACCELERATOR", Some("cpu"));
+        assert_eq!(sample::plan(2, &outer).removed(&world()), ["LT_STRATEGY"]);
+    }
+
+    #[test]
+    fn without_a_folder_the_error_file_is_an_empty_name() {
+        let world = World {
+            error_dir: None,
+            ..world()
+        };
+        let own = sample::plan(2, &[]).own_environment(&world, LocalRank(0));
+        let file = own
+            .iter()
+            .find(|(name, _)| name == "TORCHELASTIC_ERROR_FILE");
+        assert_eq!(file.unwrap().1, "");
+    }
+
+    #[test]
+    fn the_compilers_cache_bears_the_users_name_as_torch_spells_it() {
+        let mut plan = sample::plan(2, &[]);
+        plan.machine.user = r"CORP\jo".into();
+        assert_eq!(
+            inductor_cache(&plan),
+            PathBuf::from("/tmp/torchinductor_CORP_jo")
+        );
+    }
 }

@@ -1,9 +1,12 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use anyhow::{Result, anyhow};
+use nix::unistd::{AccessFlags, access};
 
+use super::interpreter::{Files, Interpreter, find_interpreter};
 use crate::environ::Environ;
 
 /// Facts about the machine and the user.
@@ -11,12 +14,12 @@ use crate::environ::Environ;
 pub(crate) struct Machine {
     /// CPUs this process may use: its affinity and its cgroup's quota, at least 1.
     pub(crate) cpus: usize,
+    /// CPUs that this machine has switched on.
+    pub(crate) online_cpus: usize,
     /// The name the kernel knows this node by; empty where it has none.
     pub(crate) host: String,
     /// The user's name as Python's `getpass.getuser()` finds it.
     pub(crate) user: String,
-    /// How many processes this user may have (RLIMIT_NPROC), where there is a limit.
-    pub(crate) process_limit: Option<u64>,
     /// Where temporary files go, as Python's `tempfile.gettempdir()` decides.
     pub(crate) temp: PathBuf,
 }
@@ -29,12 +32,25 @@ impl Machine {
             .and_then(|it| it.into_string().ok());
         Self {
             cpus,
+            online_cpus: online_cpus().unwrap_or(cpus),
             host: host.unwrap_or_default(),
             user: user(environ),
-            process_limit: process_limit(),
             temp: temp(environ),
         }
     }
+}
+
+/// The Python to run scripts with; `named` is what `--python` says.
+///
+/// # Errors
+/// There is none; the text lists where it was looked for.
+pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+    let files = Files {
+        is_program: &|it| it.is_file() && access(it, AccessFlags::X_OK).is_ok(),
+        exists: &Path::exists,
+    };
+    let own_binary = std::env::current_exe().ok();
+    find_interpreter(named, environ, own_binary.as_deref(), &files).map_err(|it| anyhow!(it))
 }
 
 fn user(environ: &Environ) -> String {
@@ -51,9 +67,12 @@ fn user(environ: &Environ) -> String {
     }
 }
 
-fn process_limit() -> Option<u64> {
-    let (limit, _) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
-    (limit != RLIM_INFINITY).then_some(limit)
+fn online_cpus() -> Option<usize> {
+    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+    online
+        .ok()
+        .flatten()
+        .and_then(|it| usize::try_from(it).ok())
 }
 
 fn temp(environ: &Environ) -> PathBuf {
@@ -67,6 +86,6 @@ fn temp(environ: &Environ) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-fn is_writable_directory(path: &std::path::Path) -> bool {
-    path.is_dir() && nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+fn is_writable_directory(path: &Path) -> bool {
+    path.is_dir() && access(path, AccessFlags::W_OK).is_ok()
 }

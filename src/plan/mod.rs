@@ -8,18 +8,19 @@
 //! A plan is plain data. What only the meeting of the nodes can tell (global ranks, the port that was free)
 //! is a [`World`] and comes later.
 
-mod machine;
 mod interpreter;
+mod machine;
 mod worker;
 mod exports;
 mod resolve;
 mod display;
+mod consolidate;
 #[cfg(test)]
 pub(crate) mod sample;
 
+pub(crate) use consolidate::consolidate;
 pub(crate) use display::describe;
 pub(crate) use exports::error_file;
-pub(crate) use interpreter::{Files, Interpreter, find_interpreter};
-pub(crate) use machine::Machine;
+pub(crate) use machine::{Machine, interpreter};
 pub(crate) use resolve::{Given, resolve};
 pub(crate) use worker::{Plan, Settings, World};

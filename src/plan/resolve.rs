@@ -1,15 +1,16 @@
 //! From what was asked and what is there to what will be done.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use super::interpreter::Interpreter;
 use super::machine::Machine;
-use super::worker::{Plan, Settings};
-use crate::accelerator::Selection;
+use super::worker::{Place, Plan, Settings};
+use crate::accelerator::{Accelerator, Selection};
 use crate::cli::Request;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Seat, Share, narrowed};
 use crate::environ::Environ;
 use crate::integer::Integer;
 use crate::source::{Source, Sourced};
@@ -23,6 +24,7 @@ const DEFAULT_PORT: u16 = 29400;
 pub(crate) struct Given<'a> {
     pub(crate) request: &'a Request,
     pub(crate) cluster: Cluster,
+    pub(crate) share: Share,
     pub(crate) selection: Selection,
     pub(crate) interpreter: Interpreter,
     pub(crate) machine: Machine,
@@ -37,6 +39,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
     let Given {
         request,
         cluster,
+        share,
         selection,
         interpreter,
         machine,
@@ -44,30 +47,53 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
     } = given;
     let num_nodes = num_nodes(request, &cluster)?;
     let node_rank = node_rank(request, &cluster, &num_nodes)?;
+    let narrowed = match &share {
+        Share::Rank { seat, .. } if request.accelerator != Some(Accelerator::Cpu) => {
+            narrowed(&environ, seat)
+        }
+        _ => None,
+    };
+    let hints = cluster
+        .notes
+        .iter()
+        .cloned()
+        .chain(selection.hint.clone())
+        .chain(narrowed)
+        .collect();
+    let place = place(&share, num_nodes.value, node_rank.value);
+    let seat = match share {
+        Share::Node => None,
+        Share::Rank { seat, .. } => Some(seat),
+    };
     Ok(Plan {
         arguments: arguments(request, &interpreter),
         program: interpreter.path,
         program_source: interpreter.source,
         script: request.script.clone(),
         cluster: cluster.name,
-        local_world_size: Sourced::new(selection.workers, request.devices.source.clone()),
+        local_world_size: local_world_size(request, &selection, seat.as_ref()),
+        place,
         main_address: main_address(request, &cluster)?,
         main_port: main_port(request, &cluster)?,
         num_nodes,
         node_rank,
-        devices: request.devices.value.clone(),
+        hardware: selection.hardware(),
+        devices: devices(request, seat.as_ref()),
+        seat,
         accelerator: request.accelerator.map(|it| it.name()),
         strategy: request.strategy,
         precision: request.precision,
         settings: Settings {
-            grace: request.shutdown_timeout.value,
+            grace: grace(request, &cluster),
             linger: request.linger.value,
             keep_daemons: request.keep_daemons,
             handled: request.signals_to_handle.value.clone(),
         },
+        join_timeout: request.join_timeout.value,
+        node_timeout: request.node_timeout.value,
         isolate: request.isolate,
         direct_output: request.direct_output,
-        hints: selection.hint.into_iter().collect(),
+        hints,
         environ,
         machine,
     })
@@ -83,6 +109,46 @@ fn arguments(request: &Request, interpreter: &Interpreter) -> Vec<OsString> {
     own.into_iter()
         .chain(request.script_args.iter().cloned())
         .collect()
+}
+
+fn place(share: &Share, num_nodes: u32, node_rank: NodeRank) -> Place {
+    match share {
+        Share::Node => Place {
+            index: node_rank.0,
+            count: num_nodes,
+            leads: node_rank.0 == 0,
+        },
+        Share::Rank { seat, leads } => Place {
+            index: seat.global_rank.value.0,
+            count: seat.world_size.value,
+            leads: *leads,
+        },
+    }
+}
+
+fn local_world_size(request: &Request, selection: &Selection, seat: Option<&Seat>) -> Sourced<u32> {
+    let ours = || Sourced::new(selection.workers, request.devices.source.clone());
+    seat.map_or_else(ours, |it| it.local_world_size.clone())
+}
+
+/// What the worker's Fabric is told. Where the engine started a launcher for each worker and nobody spoke of
+/// devices, there are as many as launchers on the node.
+fn devices(request: &Request, seat: Option<&Seat>) -> OsString {
+    match seat {
+        Some(seat) if request.devices.source == Source::Default => {
+            seat.local_world_size.value.to_string().into()
+        }
+        _ => request.devices.value.clone(),
+    }
+}
+
+/// The default leaves room before an engine that kills on its own; a period that was asked for stands.
+fn grace(request: &Request, cluster: &Cluster) -> Duration {
+    let asked = &request.shutdown_timeout;
+    match cluster.kill_after {
+        Some(limit) if asked.source == Source::Default => asked.value.min(limit.mul_f64(0.7)),
+        _ => asked.value,
+    }
 }
 
 fn num_nodes(request: &Request, cluster: &Cluster) -> Result<Sourced<u32>> {

@@ -9,7 +9,7 @@ use super::resolve::{Given, resolve};
 use super::worker::Plan;
 use crate::accelerator::{Accelerator, Selection};
 use crate::cli::Request;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Share};
 use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
@@ -41,6 +41,7 @@ pub(crate) fn given<'r>(
     Given {
         request,
         cluster: Cluster::plain(),
+        share: Share::Node,
         selection: Selection {
             workers,
             kind: None,
@@ -53,9 +54,9 @@ pub(crate) fn given<'r>(
         },
         machine: Machine {
             cpus: 8,
+            online_cpus: 8,
             host: "gpu-1".into(),
             user: "jo".into(),
-            process_limit: Some(4096),
             temp: PathBuf::from("/tmp"),
         },
         environ: variables.iter().copied().collect(),

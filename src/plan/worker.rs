@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::machine::Machine;
 use crate::cli::Isolation;
+use crate::cluster::Seat;
 use crate::environ::Environ;
 use crate::source::Sourced;
 use crate::status::Signal;
-use crate::topology::NodeRank;
+use crate::topology::{LocalRank, NodeRank};
 
 /// What this node shall do, completely decided.
 #[derive(Clone, Debug)]
@@ -27,25 +28,69 @@ pub(crate) struct Plan {
     pub(crate) machine: Machine,
     /// The cluster environment around us, by name.
     pub(crate) cluster: &'static str,
-    /// Workers on this node.
+    /// Where the engine started one launcher for each worker: the one that this launcher is.
+    pub(crate) seat: Option<Seat>,
+    /// Workers on this node, of all its launchers.
     pub(crate) local_world_size: Sourced<u32>,
+    /// This launcher among those that meet.
+    pub(crate) place: Place,
     pub(crate) num_nodes: Sourced<u32>,
     pub(crate) node_rank: Sourced<NodeRank>,
     /// As typed, but for the brackets of an IPv6 address.
     pub(crate) main_address: Sourced<String>,
     /// 0 means a free one; so does a default that is taken, on a single node.
     pub(crate) main_port: Sourced<u16>,
+    /// What the workers of this node train on, in words; `None` where each finds out for itself.
+    pub(crate) hardware: Option<String>,
     /// The `--devices` text, verbatim.
     pub(crate) devices: OsString,
     pub(crate) accelerator: Option<&'static str>,
     pub(crate) strategy: Option<&'static str>,
     pub(crate) precision: Option<&'static str>,
     pub(crate) settings: Settings,
+    /// How long to wait for all nodes to come.
+    pub(crate) join_timeout: Duration,
+    /// How long a node may be silent before it counts as lost.
+    pub(crate) node_timeout: Duration,
     pub(crate) isolate: Option<Isolation>,
     /// Workers write to our own streams instead of through us.
     pub(crate) direct_output: bool,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
+}
+
+/// A launcher among the launchers of a run: one per node, or one per worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+    /// It is where the main address points to, and serves the store there.
+    pub(crate) leads: bool,
+}
+
+impl Plan {
+    /// How many workers this launcher starts.
+    pub(crate) fn workers(&self) -> u32 {
+        if self.seat.is_some() {
+            1
+        } else {
+            self.local_world_size.value
+        }
+    }
+
+    /// The global rank of our first worker and the size of the world, if every launcher has as many.
+    pub(crate) fn even_world(&self) -> (u32, u32) {
+        let workers = self.workers();
+        (
+            workers.saturating_mul(self.place.index),
+            workers.saturating_mul(self.place.count),
+        )
+    }
+
+    /// What the node calls the worker with this index among ours.
+    pub(crate) fn local_rank(&self, index: LocalRank) -> LocalRank {
+        self.seat.as_ref().map_or(index, |it| it.local_rank.value)
+    }
 }
 
 /// How a run is ended.
@@ -67,6 +112,9 @@ pub(crate) struct World {
     /// Global rank of this node's first worker.
     pub(crate) first_rank: u32,
     pub(crate) world_size: u32,
+    /// The same two, counted among the workers of the same role.
+    pub(crate) first_role_rank: u32,
+    pub(crate) role_world_size: u32,
     /// The port that workers meet at.
     pub(crate) port: u16,
     /// Where each worker may write its error file; `None` where no directory could be made.

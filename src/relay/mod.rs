@@ -25,5 +25,5 @@ mod relaying;
 
 pub(crate) use channel::{Ends, Wiring};
 pub(crate) use relaying::Relay;
-pub(crate) use tail::Words;
+pub(crate) use tail::{Tail, Words};
 pub(crate) use voice::Voice;

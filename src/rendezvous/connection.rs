@@ -13,6 +13,7 @@ use super::store::{ClientId, Store};
 /// With so many bytes of answers unread, a client is asked nothing more.
 const HIGH_WATER: usize = 64 << 10;
 
+/// A client as the server sees it.
 pub(crate) struct Connection {
     id: ClientId,
     socket: TcpStream,
@@ -40,6 +41,7 @@ impl Connection {
     /// The most bytes read at once.
     pub(crate) const READ: usize = 64 << 10;
 
+    /// `socket` does not block.
     pub(crate) fn new(id: ClientId, socket: OwnedFd) -> Self {
         Self {
             id,
@@ -54,6 +56,13 @@ impl Connection {
         }
     }
 
+    /// The address the client comes from; empty where it has gone already.
+    pub(crate) fn peer(&self) -> String {
+        let peer = self.socket.peer_addr();
+        peer.map_or_else(|_| String::new(), |it| it.ip().to_canonical().to_string())
+    }
+
+    /// Whether the client has said anything that makes sense yet.
     pub(crate) fn greeted(&self) -> bool {
         self.parser.greeted()
     }

@@ -27,8 +27,9 @@ pub(crate) const MAX_MESSAGE: u64 = 256 << 20;
 pub(crate) const STOP_WAITING: u8 = 0;
 /// The answer to `CancelWait`.
 pub(crate) const WAIT_CANCELED: u8 = 1;
-/// The answers to `Check`: all keys are there, or not.
+/// The answer to `Check` when all keys are there.
 pub(crate) const READY: u8 = 0;
+/// The answer to `Check` when one is missing.
 pub(crate) const NOT_READY: u8 = 1;
 
 /// The code byte of a request, since torch 2.2.
@@ -79,6 +80,7 @@ pub(crate) enum Field {
 }
 
 impl Command {
+    /// The command of a code.
     pub(crate) fn of(code: u8) -> Option<Self> {
         COMMANDS.get(usize::from(code)).copied()
     }

@@ -15,18 +15,15 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::{SigSet, SigmaskHow};
-
 use super::protocol::{Bytes, Violation};
-use super::service::{Client, Event, Order, Service, ring};
+use super::service::{Activity, Client, Order, Service};
 use super::socket::{BindError, listen_on, local_port};
-use super::store::Store;
+use super::store::{ClientId, Store};
+use super::thread::{Bell, spawn};
 
 /// The thread needs little: its buffers are on the heap.
 const STACK: usize = 128 << 10;
@@ -50,6 +47,7 @@ impl Server {
         })
     }
 
+    /// The port that was taken.
     pub(crate) fn local_port(&self) -> u16 {
         self.port
     }
@@ -69,12 +67,12 @@ impl Server {
     pub(crate) fn serve(self, patience: Duration) -> io::Result<Running> {
         let (commands, orders) = channel();
         let (reports, events) = channel();
-        let order_bell = bell()?;
-        let event_bell = bell()?;
+        let order_bell = Bell::new()?;
+        let event_bell = Bell::new()?;
         let orders = (orders, order_bell.clone());
         let reports = (reports, event_bell.clone());
         let service = Service::new(self.listener, self.store, patience, orders, reports)?;
-        let thread = spawn_without_signals(move || service.run())?;
+        let thread = spawn("store", STACK, move || service.run())?;
         Ok(Running {
             commands,
             order_bell,
@@ -85,29 +83,12 @@ impl Server {
     }
 }
 
-fn bell() -> nix::Result<Arc<EventFd>> {
-    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    EventFd::from_flags(flags).map(Arc::new)
-}
-
-/// Starts a thread in which no signal is ever handled: signals are the main thread's. They are blocked
-/// before the start, because the new thread inherits the mask and there must be no moment without it.
-fn spawn_without_signals(body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let thread = Builder::new()
-        .name("store".into())
-        .stack_size(STACK)
-        .spawn(body);
-    before.thread_set_mask()?;
-    thread
-}
-
 /// The launcher's hold on the running store. Dropping it stops the thread and closes every connection.
 pub(crate) struct Running {
     commands: Sender<Order>,
-    order_bell: Arc<EventFd>,
-    events: Receiver<Event>,
-    event_bell: Arc<EventFd>,
+    order_bell: Bell,
+    events: Receiver<Activity>,
+    event_bell: Bell,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -117,11 +98,22 @@ impl Running {
         self.order(Order::Set(key.into(), value.into()));
     }
 
+    /// Raises a counter by one.
+    pub(crate) fn count(&self, key: &str) {
+        self.order(Order::Count(key.into()));
+    }
+
+    /// Ends a client's connection.
+    pub(crate) fn close(&self, client: ClientId) {
+        self.order(Order::Close(client));
+    }
+
     /// Adds to a counter and returns its new value.
     pub(crate) fn add(&self, key: &str, delta: i64) -> Result<i64, Violation> {
         self.ask(|reply| Order::Add(key.into(), delta, reply))
     }
 
+    /// The value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Bytes> {
         self.ask(|reply| Order::Get(key.into(), reply))
     }
@@ -131,15 +123,14 @@ impl Running {
         self.ask(Order::Clients)
     }
 
-    /// Readable while there are events; for poll(2).
+    /// Readable while there are activities; for poll(2).
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event_bell.as_fd()
     }
 
     /// What has happened since the last call, in order; empty when nothing has.
-    pub(crate) fn events(&self) -> Vec<Event> {
-        // The bell first: an event that comes after it rings again.
-        let _silent = self.event_bell.read();
+    pub(crate) fn activities(&self) -> Vec<Activity> {
+        self.event_bell.silence();
         self.events.try_iter().collect()
     }
 
@@ -155,14 +146,14 @@ impl Running {
         self.commands
             .send(order)
             .expect("the store's thread runs until it is told to stop");
-        ring(&self.order_bell);
+        self.order_bell.ring();
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if self.commands.send(Order::Stop).is_ok() {
-            ring(&self.order_bell);
+            self.order_bell.ring();
         }
         let _ended = self.thread.take().map(JoinHandle::join);
     }
@@ -172,6 +163,7 @@ impl Drop for Running {
 mod tests {
     use super::super::protocol::{Request, STOP_WAITING, put_blob, put_hello};
     use super::super::socket::stream_socket;
+    use super::super::testing::{Rank, ended, python};
     use super::*;
     use nix::errno::Errno;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -180,7 +172,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::os::fd::AsRawFd;
-    use std::process::{Command, Stdio};
 
     const PATIENCE: Duration = Duration::from_secs(15);
     /// For what should take no time at all.
@@ -240,13 +231,13 @@ mod tests {
 
     /// The next `count` events.
     #[track_caller]
-    fn events(store: &Running, count: usize) -> Vec<Event> {
+    fn events(store: &Running, count: usize) -> Vec<Activity> {
         let mut found = Vec::new();
         while found.len() < count {
             let mut fds = [PollFd::new(store.fd(), PollFlags::POLLIN)];
             let timeout = PollTimeout::try_from(SOON).unwrap();
             assert_eq!(poll(&mut fds, timeout), Ok(1), "no event came");
-            found.extend(store.events());
+            found.extend(store.activities());
         }
         found
     }
@@ -296,7 +287,7 @@ mod tests {
             }))
             .unwrap();
         let found = events(&store, 1);
-        let Event::Set {
+        let Activity::Set {
             client: id,
             pid: Some(7),
             ..
@@ -306,9 +297,10 @@ mod tests {
         };
         assert_eq!(
             found,
-            [Event::Set {
+            [Activity::Set {
                 client: id,
                 pid: Some(7),
+                peer: "127.0.0.1".into(),
                 key,
                 value
             }]
@@ -339,7 +331,7 @@ mod tests {
         drop(client);
         assert_eq!(
             events(&store, 1),
-            [Event::Closed {
+            [Activity::Closed {
                 client: id,
                 error: None
             }]
@@ -419,40 +411,21 @@ mod tests {
         client
     }
 
-    /// Runs a script of this project's tests with a Python that has torch.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a setting of the test, not of the launcher"
-    )]
-    fn python(script: &str, arguments: &[String]) -> Command {
-        let python = std::env::var_os("FABRIC_TEST_PYTHON")
-            .expect("set FABRIC_TEST_PYTHON to a Python interpreter that has torch");
-        let mut command = Command::new(python);
-        command.arg(format!(
-            "{}/tests/store/{script}",
-            env!("CARGO_MANIFEST_DIR")
-        ));
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        command.stdout(Stdio::piped());
-        command
-    }
-
-    fn output(command: &mut Command) -> String {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}: {:?}", output.status);
-        String::from_utf8(output.stdout).unwrap()
-    }
-
     #[test]
     fn every_call_of_torch_gets_what_torchs_own_server_answers() {
-        let expected = output(&mut python("api.py", &["0".into(), "libuv".into()]));
+        let expected = ended(
+            python("api.py", &["0".into(), "libuv".into()])
+                .spawn()
+                .unwrap(),
+        );
         assert!(expected.lines().count() > 40, "{expected}");
         for backend in ["libuv", "plain"] {
             let (port, _store) = serve();
-            let ours = output(&mut python("api.py", &[port.to_string(), backend.into()]));
+            let ours = ended(
+                python("api.py", &[port.to_string(), backend.into()])
+                    .spawn()
+                    .unwrap(),
+            );
             for (ours, theirs) in ours.lines().zip(expected.lines()) {
                 if backend == "libuv" || !theirs.contains("queue") {
                     assert_eq!(ours, theirs);
@@ -464,17 +437,13 @@ mod tests {
 
     #[test]
     fn gloo_ranks_meet_at_the_store() {
-        for world in [2, 4] {
-            let (port, _store) = serve();
-            let rank = |rank: i32| [port.to_string(), rank.to_string(), world.to_string()];
-            let ranks = (0..world).map(|it| python("allreduce.py", &rank(it)).spawn().unwrap());
-            let ranks: Vec<_> = ranks.collect();
-            for rank in ranks {
-                let output = rank.wait_with_output().unwrap();
-                assert!(output.status.success(), "{:?}", output.status);
-                let sum = String::from_utf8(output.stdout).unwrap();
-                assert_eq!(sum.trim(), ((1 << world) - 1).to_string());
-            }
+        let world = 4;
+        let (port, _store) = serve();
+        let ranks: Vec<_> = (0..world)
+            .map(|rank| Rank { rank, world, port }.start())
+            .collect();
+        for rank in ranks {
+            assert_eq!(ended(rank).trim(), "15");
         }
     }
 }

@@ -3,19 +3,18 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{SockFlag, accept4};
 
 use super::connection::{Connection, End};
 use super::protocol::{Bytes, STOP_WAITING, Violation};
-use super::socket::tune;
+use super::socket::{tune, words};
 use super::store::{ClientId, Store};
+use super::thread::Bell;
 
 /// How many clients are accepted before the others are looked at again.
 const ACCEPTS: usize = 128;
@@ -30,12 +29,14 @@ const FIRST_CLIENT: u64 = 2;
 
 /// What happened in the store that the launcher asked to hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
+pub(crate) enum Activity {
     /// A watched key was given a value.
     Set {
         client: ClientId,
         /// The client's process, where it said so (torch 2.5 and later).
         pid: Option<u32>,
+        /// The address it comes from.
+        peer: String,
         key: Bytes,
         value: Bytes,
     },
@@ -59,6 +60,8 @@ pub(crate) struct Client {
 /// What the launcher asks of the thread.
 pub(crate) enum Order {
     Set(Bytes, Bytes),
+    Count(Bytes),
+    Close(ClientId),
     Add(Bytes, i64, Sender<Result<i64, Violation>>),
     Get(Bytes, Sender<Option<Bytes>>),
     Clients(Sender<Vec<Client>>),
@@ -77,9 +80,9 @@ pub(crate) struct Service {
     patience: Duration,
     scratch: Vec<u8>,
     orders: Receiver<Order>,
-    order_bell: Arc<EventFd>,
-    reports: Sender<Event>,
-    event_bell: Arc<EventFd>,
+    order_bell: Bell,
+    reports: Sender<Activity>,
+    event_bell: Bell,
 }
 
 impl Service {
@@ -87,11 +90,13 @@ impl Service {
     /// channel holds.
     pub(crate) fn new(
         listener: OwnedFd,
-        store: Store,
+        mut store: Store,
         patience: Duration,
-        (orders, order_bell): (Receiver<Order>, Arc<EventFd>),
-        (reports, event_bell): (Sender<Event>, Arc<EventFd>),
+        (orders, order_bell): (Receiver<Order>, Bell),
+        (reports, event_bell): (Sender<Activity>, Bell),
     ) -> nix::Result<Self> {
+        // The launcher knows what it has set itself.
+        store.take_changed();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(
@@ -232,10 +237,10 @@ impl Service {
         if client.reported {
             let error = match end {
                 End::Closed => None,
-                End::Lost(error) => Some(error.to_string()),
+                End::Lost(error) => Some(words(&error)),
                 End::Violated(violation) => Some(violation.to_string()),
             };
-            self.report(Event::Closed {
+            self.report(Activity::Closed {
                 client: ClientId(id),
                 error,
             });
@@ -261,37 +266,39 @@ impl Service {
                 return;
             };
             client.reported = true;
-            let (client, pid) = (ClientId(id), client.pid);
-            self.report(Event::Set {
+            let (client, pid, peer) = (ClientId(id), client.pid, client.peer());
+            self.report(Activity::Set {
                 client,
                 pid,
+                peer,
                 key,
                 value,
             });
         }
     }
 
-    fn report(&self, event: Event) {
+    fn report(&self, event: Activity) {
         // Nobody hears it when the launcher is about to stop the thread.
         if self.reports.send(event).is_ok() {
-            ring(&self.event_bell);
+            self.event_bell.ring();
         }
     }
 
     /// Does what the launcher asks.
     fn obey(&mut self) -> ControlFlow<()> {
-        // The bell first: an order that comes after it rings again.
-        let _silent = self.order_bell.read();
+        self.order_bell.silence();
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Set(key, value) => self.store.set(key, value),
+                // A counter that holds no number is some client's doing, and its business.
+                Order::Count(key) => drop(self.store.add(key, 1)),
+                Order::Close(ClientId(id)) => self.close(id, End::Closed),
                 Order::Add(key, delta, reply) => answer(&reply, self.store.add(key, delta)),
                 Order::Get(key, reply) => answer(&reply, self.store.get(&key).map(Bytes::from)),
                 Order::Clients(reply) => answer(&reply, self.census()),
                 Order::Stop => return ControlFlow::Break(()),
             }
         }
-        // The launcher knows what it has set itself.
         self.store.take_changed();
         ControlFlow::Continue(())
     }
@@ -309,10 +316,4 @@ impl Service {
 fn answer<T>(reply: &Sender<T>, value: T) {
     // Nobody hears it when the asking thread has died.
     let _heard = reply.send(value);
-}
-
-/// Wakes whoever waits for the bell.
-pub(crate) fn ring(bell: &EventFd) {
-    // Fails only when the counter is full, and then the bell is ringing.
-    let _ringing = bell.write(1);
 }

@@ -2,14 +2,16 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, getsockname,
-    listen, setsockopt, socket, sockopt,
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6,
+    SockaddrStorage, bind, getsockname, listen, setsockopt, socket, sockopt,
 };
 
 /// Why a port cannot be listened on; reads after "failed to".
@@ -106,12 +108,33 @@ pub(crate) fn stream_socket(address: SocketAddr) -> nix::Result<OwnedFd> {
     socket(family, SockType::Stream, flags, SockProtocol::Tcp)
 }
 
+/// What an error means, without its number.
+pub(crate) fn words(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number).desc().into(),
+        None => error.to_string(),
+    }
+}
+
 /// The port a socket is bound to.
 pub(crate) fn local_port(fd: impl AsFd) -> nix::Result<u16> {
     let address: SockaddrStorage = getsockname(fd.as_fd().as_raw_fd())?;
-    let v4 = address.as_sockaddr_in().map(|it| it.port());
-    let v6 = address.as_sockaddr_in6().map(|it| it.port());
+    let v4 = address.as_sockaddr_in().map(SockaddrIn::port);
+    let v6 = address.as_sockaddr_in6().map(SockaddrIn6::port);
     v4.or(v6).ok_or(Errno::EAFNOSUPPORT)
+}
+
+/// The local address the kernel has chosen for a connection, and the interface that has it.
+pub(crate) fn route(fd: impl AsFd) -> Option<(IpAddr, String)> {
+    let ip = ip_of(&getsockname(fd.as_fd().as_raw_fd()).ok()?)?;
+    let has_it = |it: &InterfaceAddress| it.address.as_ref().and_then(ip_of) == Some(ip);
+    let interface = getifaddrs().ok()?.find(has_it)?;
+    Some((ip, interface.interface_name))
+}
+
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into()))
 }
 
 /// Sends small messages at once, and ends the connection when the other side has been silent for

@@ -125,10 +125,12 @@ impl Store {
         keys.iter().filter(waits).cloned().collect()
     }
 
+    /// The value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice)
     }
 
+    /// Gives a key a value, and wakes who waits for it.
     pub(crate) fn set(&mut self, key: Bytes, value: Bytes) {
         self.note(&key, &value);
         self.wake_all(&key);

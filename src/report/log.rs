@@ -29,7 +29,9 @@ pub(crate) fn start_log(verbosity: i8, environ: &Environ, voice: &Voice) {
     let voice = voice.clone();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(move || voice.clone())
-        .with_ansi(colours);
+        .with_ansi(colours)
+        // It would complain to the same place, and panic when that fails, too: a closed pipe must not end us.
+        .log_internal_errors(false);
     let lines = lines.without_time().with_target(false);
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))

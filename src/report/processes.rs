@@ -1,5 +1,8 @@
 //! Names for processes that are only numbers so far.
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use sysinfo::{Pid as Number, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
 
 use super::line::{harmless, shortened};
@@ -25,11 +28,12 @@ pub(crate) fn described(pids: &[Pid]) -> Vec<String> {
 }
 
 fn command(system: &System, number: Number) -> Option<String> {
-    let words = system
-        .process(number)?
-        .cmd()
-        .iter()
-        .map(|it| it.to_string_lossy());
-    let text = words.collect::<Vec<_>>().join(" ");
+    let words = system.process(number)?.cmd();
+    let (program, rest) = words.split_first()?;
+    // Where an interpreter lies says less than what it runs.
+    let program = Path::new(program).file_name().unwrap_or(program);
+    let words = std::iter::once(program).chain(rest.iter().map(OsString::as_os_str));
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    let text = words.join(" ");
     (!text.is_empty()).then(|| shortened(&harmless(&text), ENOUGH))
 }

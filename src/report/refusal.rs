@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::agent::{Refusal, Step};
+use crate::agent::{Refusal, Step, explained};
 use crate::plan::Plan;
 
 /// Bytes that the kernel reads of a program to see what it is (BINPRM_BUF_SIZE).
@@ -17,23 +17,10 @@ pub(crate) fn describe(refusal: Refusal, plan: &Plan) -> String {
     let errno = Errno::from_raw(refusal.errno);
     let reason = errno.desc();
     match refusal.step {
-        Step::Process => format!("{reason}{}", limit(errno, plan)),
+        Step::Process => explained(refusal.errno),
+        Step::Isolation => format!("{reason}, while its PID namespace was set up"),
         Step::Setup => format!("{reason}, while its session or standard input was set up"),
         Step::Exec => program(errno, Path::new(&plan.program)),
-    }
-}
-
-/// clone(2) has one error for several limits; the one a user can see and raise is named.
-fn limit(errno: Errno, plan: &Plan) -> String {
-    match (errno, &plan.machine.process_limit) {
-        (Errno::EAGAIN, Some(limit)) => {
-            format!(
-                " (at most {limit} processes for this user: `ulimit -u`, or the container's pids limit)"
-            )
-        }
-        (Errno::EAGAIN, None) => " (the container's pids limit, or the system's)".to_owned(),
-        (Errno::ENOMEM, _) => " (no memory for another process)".to_owned(),
-        _ => String::new(),
     }
 }
 
@@ -47,7 +34,7 @@ fn program(errno: Errno, path: &Path) -> String {
         Errno::ENOENT if !path.exists() => format!("`{shown}` does not exist any more"),
         Errno::ENOENT => format!("`{shown}` is there, but {} is not", its_loader(path)),
         Errno::ENOEXEC => format!("`{shown}` is no program for this machine"),
-        Errno::E2BIG => format!("`{shown}`: arguments and environment together are too long"),
+        Errno::E2BIG => format!("`{shown}`: {}", explained(errno as i32)),
         _ => format!("`{shown}`: {reason}"),
     }
 }

@@ -3,17 +3,21 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::clues::Baseline;
+use super::cause::Memory;
+use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
 use super::processes::described;
 use super::refusal;
 use super::summary::Summary;
-use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Why};
+use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::relay::Voice;
 use crate::status::Status;
 use crate::topology::LocalRank;
+
+/// Processes left behind that are named one by one.
+const NAMED: usize = 8;
 
 /// Prints a run as it goes and sums it up.
 pub(crate) struct Reporter<'a> {
@@ -24,21 +28,24 @@ pub(crate) struct Reporter<'a> {
     baseline: Baseline,
     /// The first failure that nobody asked for, and the time of day when it was heard of.
     failure: Option<(Status, String)>,
+    /// /dev/shm at that time.
+    shared_memory: Option<Memory>,
     left: Vec<Pid>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(plan: &'a Plan, first_rank: u32, voice: &'a Voice) -> Self {
+    pub(crate) fn new(plan: &'a Plan, voice: &'a Voice) -> Self {
         let paint = Paint {
             on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
         };
         Self {
             plan,
-            first_rank,
+            first_rank: 0,
             voice,
             paint,
             baseline: Baseline::default(),
             failure: None,
+            shared_memory: None,
             left: Vec::new(),
         }
     }
@@ -64,7 +71,22 @@ impl<'a> Reporter<'a> {
     }
 
     /// Says what a person wants to know at once.
-    pub(crate) fn hear(&mut self, stamped: &Stamped) {
+    pub(crate) fn hear(&mut self, told: &Told) {
+        match told {
+            Told::Event(stamped) => self.hear_event(stamped),
+            Told::Waiting(text) | Told::Notice(text) => {
+                self.voice.say(&format!("fabric: {text}\n"))
+            }
+            Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Elsewhere(cause) => {
+                self.voice.say(&format!(
+                    "fabric: {cause}; ending the workers of this node\n"
+                ));
+            }
+        }
+    }
+
+    fn hear_event(&mut self, stamped: &Stamped) {
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
@@ -81,11 +103,12 @@ impl<'a> Reporter<'a> {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
                     self.failure = Some((status, time_of_day()));
+                    self.shared_memory = shared_memory();
                 }
             }
             Event::Stopping {
                 why: Why::Failed(worker),
-            } if self.plan.local_world_size.value > 1 => {
+            } if self.plan.workers() > 1 => {
                 self.notice_failure(worker);
             }
             Event::Stopping {
@@ -109,7 +132,7 @@ impl<'a> Reporter<'a> {
             outcome,
             first_rank: self.first_rank,
             failed_at: failed_at.unwrap_or_default(),
-            clues: self.baseline.compare(),
+            clues: self.baseline.compare(self.shared_memory),
             refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
@@ -127,7 +150,11 @@ impl<'a> Reporter<'a> {
 
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
-        let names = described(&self.left);
+        self.left.sort_unstable();
+        let mut names = described(&self.left[..self.left.len().min(NAMED)]);
+        if self.left.len() > NAMED {
+            names.push(format!("and {} more", self.left.len() - NAMED));
+        }
         let linger = span(self.plan.settings.linger);
         self.voice.say(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",

@@ -8,6 +8,7 @@ use super::fates::{fates, lived};
 use super::line::{Paint, harmless, ranks, shortened, span, wrap};
 use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
 use crate::plan::Plan;
+use crate::rendezvous::Cause;
 use crate::topology::LocalRank;
 
 /// Columns of the labels on the left, and of the whole.
@@ -49,6 +50,9 @@ impl Summary<'_> {
         self.row(&mut text, "script", &script);
         self.row(&mut text, "reason", &self.refusal_reason);
         let root_cause = self.outcome.root_cause();
+        if let Some(cause) = self.foreign_cause() {
+            self.row(&mut text, "root cause", &harmless(&cause.to_string()));
+        }
         if let Some((rank, end)) = root_cause {
             self.root_cause(&mut text, rank, end);
         }
@@ -74,8 +78,15 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::Elsewhere) => "stopped because another node did".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
+    }
+
+    /// What began it all, where that was on another node.
+    fn foreign_cause(&self) -> Option<&Cause> {
+        let cause = self.outcome.cause.as_ref()?;
+        (cause.node.0 != self.plan.place.index).then_some(cause)
     }
 
     fn root_cause(&self, text: &mut String, rank: LocalRank, end: End) {
@@ -84,7 +95,12 @@ impl Summary<'_> {
         let (node, host) = (self.plan.node_rank.value, &self.plan.machine.host);
         let global = self.global(rank);
         let who = format!("rank {global} (local rank {rank}, node {node} on {host}, pid {pid})");
-        self.row(text, "root cause", &who);
+        let label = if self.foreign_cause().is_some() {
+            "also here"
+        } else {
+            "root cause"
+        };
+        self.row(text, label, &who);
         let (lived, at) = (span(lived(record)), &self.failed_at);
         self.row(text, "", &format!("{} after {lived}, at {at}", end.status));
         if let Some(meaning) = explain(end.status, &self.clues) {
@@ -97,20 +113,19 @@ impl Summary<'_> {
     fn own_words(&self, text: &mut String, rank: LocalRank) {
         let words = self.outcome.last_words.get(&rank);
         let words = words.map_or_else(Vec::new, |it| it.lines(WORDS));
+        let quoted: &[String] = if self.plan.workers() > 1 { &words } else { &[] };
         let confession = self.outcome.confessions.get(&rank.0);
         if let Some(confession) = confession.and_then(|it| parse_error_file(it)) {
             let message = harmless(&shortened(&confession.message, MESSAGE));
             self.row(text, "message", &message);
             let first = message.lines().next().unwrap_or_default();
-            if !words.iter().any(|it| it.contains(first)) {
+            if !quoted.iter().any(|it| it.contains(first)) {
                 self.traceback(text, &confession.traceback.unwrap_or_default());
             }
         } else if let Some(exception) = exception(&words) {
             self.row(text, "message", &harmless(&shortened(exception, MESSAGE)));
         }
-        if self.plan.local_world_size.value > 1 {
-            self.quote(text, "last lines", &words);
-        }
+        self.quote(text, "last lines", quoted);
     }
 
     fn traceback(&self, text: &mut String, traceback: &str) {
@@ -163,6 +178,7 @@ impl Summary<'_> {
         for (pid, state) in &self.outcome.stuck {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
+                b'Z' => "dead, but a debugger holds it".to_owned(),
                 state => format!("state {}", char::from(*state)),
             };
             let line = format!("pid {pid} survived SIGKILL ({state})");
@@ -193,6 +209,7 @@ mod tests {
     use super::*;
     use crate::agent::{Record, Refusal, Step};
     use crate::plan::sample;
+    use crate::relay::Tail;
     use crate::status::{Signal, Status};
 
     const SEGV: Status = signal(11);
@@ -315,6 +332,28 @@ fabric: rank 0 failed: exit code 1
     ValueError: boom
 ",
         );
+    }
+
+    #[test]
+    fn what_the_worker_wrote_last_is_quoted_unless_it_is_in_sight() {
+        let ends = [(480, Status::Code(1), false), (500, TERM, true)];
+        let written = "Traceback (most recent call last):\n  File \"train.py\"\n\x1b[31mKeyError: 'lr'\x1b[0m\n";
+        let report = |ends: &[(u64, Status, bool)]| {
+            let mut outcome = run(failed(0), ends);
+            let mut tail = Tail::default();
+            tail.push(written.as_bytes());
+            outcome.last_words.insert(LocalRank(0), tail);
+            text(&outcome, Paint { on: false })
+        };
+        let quoted = "\
+  message     KeyError: 'lr'
+  last lines
+    Traceback (most recent call last):
+      File \"train.py\"
+    KeyError: 'lr'
+";
+        assert!(report(&ends).ends_with(quoted), "{}", report(&ends));
+        assert!(report(&ends[..1]).ends_with("  message     KeyError: 'lr'\n"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The examples, run as their readers would run them; the numbers must not depend on who launches.
 
 use std::ffi::OsStr;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::harness::{free_port, test_python, variable};
 
 #[test]
 fn train_learns_the_irises_with_two_workers() {
@@ -72,23 +72,6 @@ fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The Python with Lightning in it, next to which the original `fabric` lies.
-fn test_python() -> PathBuf {
-    let python = variable("FABRIC_TEST_PYTHON")
-        .expect("FABRIC_TEST_PYTHON must name a Python with Lightning; `tests/run` sets it");
-    let python = PathBuf::from(python);
-    assert!(Path::new(&python).exists(), "{python:?} does not exist");
-    python
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the tests' own environment is not the launcher's"
-)]
-fn variable(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name)
-}
-
 /// What a command that must succeed writes to its standard output.
 #[track_caller]
 fn stdout_of(command: &mut Command) -> String {
@@ -102,10 +85,4 @@ fn stdout_of(command: &mut Command) -> String {
 fn numbers_after(label: &str, text: &str) -> Vec<f64> {
     let number = |rest: &str| rest.split_whitespace().next()?.parse().ok();
     text.split(label).skip(1).filter_map(number).collect()
-}
-
-/// A port that nobody listens at now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }

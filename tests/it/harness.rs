@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ pub(crate) struct Finished {
 impl Fabric {
     /// `fabric` with no argument yet.
     pub(crate) fn new() -> Self {
-        Self::through(env!("CARGO_BIN_EXE_fabric"), &[])
+        Self::through(binary(), &[])
     }
 
     /// `fabric run`.
@@ -363,24 +364,57 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// The program under test.
+pub(crate) fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_fabric")
+}
+
 /// The folder of worker programs.
 pub(crate) fn workers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
 }
 
-/// PATH of this process: where python3 and the system's tools are.
+/// PATH of this process, with the real Python first: where `python3` is a wrapper that looks for it, every
+/// worker would take longer to start and see variables of the wrapper.
 pub(crate) fn path() -> OsString {
-    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+    let usual = variable("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut folder = python().parent().unwrap().as_os_str().to_owned();
+    folder.push(":");
+    folder.push(usual);
+    folder
+}
+
+/// The interpreter that `python3` stands for.
+pub(crate) fn python() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let ask = ["-c", "import sys; print(sys.executable)"];
+        let answer = Command::new("python3").args(ask).output().unwrap();
+        String::from_utf8(answer.stdout).unwrap().trim_end().into()
+    })
 }
 
 /// The interpreter of an environment with Lightning, which the test script provides.
 pub(crate) fn test_python() -> PathBuf {
-    match std::env::var_os("FABRIC_TEST_PYTHON") {
-        Some(path) => path.into(),
-        None => {
-            panic!("FABRIC_TEST_PYTHON is not set: run the tests with tests/run, which provides it")
-        }
-    }
+    let path = variable("FABRIC_TEST_PYTHON").map(PathBuf::from);
+    let path = path.expect("FABRIC_TEST_PYTHON must name a Python with Lightning: run tests/run");
+    assert!(path.exists(), "{} does not exist", path.display());
+    path
+}
+
+/// A port that nobody listens at now.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A variable of this process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the tests' own environment is not the launcher's"
+)]
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 /// Living processes whose environment has the mark.

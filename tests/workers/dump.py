@@ -1,10 +1,12 @@
 """dump.py DIR [ARGS...]: writes all that a worker can see of itself to DIR/RANK.json.
 
-Bytes are told as Latin-1 text, one character per byte. Python itself ignores SIGPIPE and SIGXFSZ.
+Bytes are told as Latin-1 text, one character per byte. Python itself ignores SIGPIPE and SIGXFSZ; signals 32
+and 33, which the C library keeps for itself, are left out.
 """
 
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -22,9 +24,11 @@ facts = {
     "environ": dict(it.split("=", 1) for it in block("environ")),
     "cwd": os.getcwdb().decode("latin-1"),
     "umask": mask,
+    "nice": os.nice(0),
+    "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     "fds": [it for it in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{it}")],
     "ids": {"pid": os.getpid(), "ppid": os.getppid(), "pgid": os.getpgrp(), "sid": os.getsid(0)},
-    "signals": {it: status[it] for it in ("SigBlk", "SigIgn", "SigCgt")},
+    "signals": {it: int(status[it], 16) & ~(0b11 << 31) for it in ("SigBlk", "SigIgn", "SigCgt")},
     "isatty": [os.isatty(fd) for fd in range(3)],
 }
 Path(sys.argv[1], os.environ["RANK"] + ".json").write_text(json.dumps(facts))

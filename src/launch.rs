@@ -1,0 +1,93 @@
+//! `fabric run`, from what was asked to how it ended.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::accelerator::{self, DeviceRequest, Selection};
+use crate::agent::{self, Exit, Inherited, Start};
+use crate::cli::Request;
+use crate::cluster::{self, Asked};
+use crate::environ::Environ;
+use crate::plan::{self, Given, Machine, Plan};
+use crate::relay::Voice;
+use crate::report;
+use crate::source::Source;
+
+/// `fabric run`: decide, then do.
+pub(crate) fn run(
+    request: &Request,
+    environ: Environ,
+    inherited: &Inherited,
+    words: &[OsString],
+) -> Result<Exit> {
+    let voice = Voice::new();
+    report::start_log(request.verbosity, &environ, &voice);
+    let plan = decide(request, environ)?;
+    if request.dry_run {
+        report::say(&plan::describe(request, &plan));
+        return Ok(Exit::Code(0));
+    }
+    let mut reporter = report::Reporter::new(&plan, &voice);
+    reporter.give_hints();
+    let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
+    if let Some(hosted) = &hosted {
+        reporter.tell_port(hosted);
+    }
+    let start = Start {
+        inherited,
+        argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
+        server: hosted.map(|it| it.server),
+        voice: &voice,
+    };
+    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
+    reporter.sum_up(&outcome);
+    Ok(outcome.exit())
+}
+
+/// Everything about what to launch.
+fn decide(request: &Request, environ: Environ) -> Result<Plan> {
+    let devices = DeviceRequest {
+        accelerator: request.accelerator,
+        data_parallel: request.strategy == Some("dp"),
+        devices: &request.devices,
+    };
+    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
+    let asked = asked(request);
+    let cluster = cluster::discover(&environ, &asked)?;
+    let share = cluster.share(&asked, workers_asked(request, &selection))?;
+    let named = request.python.as_ref().map(|it| it.value.as_os_str());
+    let interpreter = plan::interpreter(named, &environ)?;
+    let machine = Machine::look(&environ);
+    plan::resolve(Given {
+        request,
+        cluster,
+        share,
+        selection,
+        interpreter,
+        machine,
+        environ,
+    })
+}
+
+/// What the command line says that bears on the cluster.
+fn asked(request: &Request) -> Asked<'_> {
+    // The cluster room reads the map's variable itself, to name it when it is wrong.
+    let map = request
+        .cluster_map
+        .as_ref()
+        .filter(|it| matches!(it.source, Source::Flag(_)));
+    Asked {
+        cluster: request.cluster.as_ref().and_then(|it| it.value.to_str()),
+        cluster_map: map.and_then(|it| it.value.to_str()),
+        num_nodes: request.num_nodes.as_ref().and_then(|it| it.value),
+        node_rank: request.node_rank.is_some(),
+        main_address: request.main_address.is_some(),
+    }
+}
+
+/// How many workers a node shall have, where somebody said so.
+fn workers_asked(request: &Request, selection: &Selection) -> Option<u32> {
+    let open = request.devices.source == Source::Default || request.devices.value == "auto";
+    (!open).then_some(selection.workers)
+}

@@ -1,0 +1,167 @@
+//! What a meeting tells its launcher, in plain data.
+
+use std::fmt;
+
+use crate::topology::{GlobalRank, NodeRank};
+
+/// What one launcher brings to the meeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Party {
+    pub(crate) node: NodeRank,
+    pub(crate) num_nodes: u32,
+    /// How many workers this node will start.
+    pub(crate) local_world_size: u32,
+    /// The name of this machine.
+    pub(crate) host: String,
+    /// Torchelastic's role name, `default` unless somebody changed it.
+    pub(crate) role: String,
+    /// Torchelastic's run id, `none` unless somebody changed it.
+    pub(crate) run_id: String,
+    /// The version of this launcher.
+    pub(crate) launcher: String,
+    /// What is run, as people know it; has to be the same text on every node.
+    pub(crate) script: String,
+    /// A secret that the environment gave to every node of this run, if it did.
+    pub(crate) token: Option<String>,
+}
+
+/// What happens at the meeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// Nothing goes on yet; a sentence that says why.
+    Waiting(String),
+    /// Something that people should know, once.
+    Notice(String),
+    /// Every node is there: start the workers.
+    Ready(Ready),
+    /// End the workers: this is the root cause, the same on every node.
+    Aborted(Cause),
+    /// The meeting has failed and no worker may start; reads after "failed to".
+    Failed(String),
+    /// Nothing more will come, and nobody needs the store any more.
+    Over,
+}
+
+/// The place of this node's workers in the world.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ready {
+    /// The global rank of local rank 0.
+    pub(crate) base: GlobalRank,
+    pub(crate) world_size: u32,
+    /// The same, counted among the workers of the same role.
+    pub(crate) role_base: u32,
+    pub(crate) role_world_size: u32,
+    /// Every node in order of rank; empty where node 0 runs the Python original, which does not say.
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One node of the run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Node {
+    /// Its name, or its address where it runs the Python original.
+    pub(crate) host: String,
+    pub(crate) local_world_size: u32,
+    pub(crate) role: String,
+}
+
+/// Why a run ends before its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Cause {
+    pub(crate) node: NodeRank,
+    pub(crate) host: String,
+    /// The worker that failed; none where it was the launcher or the whole node.
+    pub(crate) rank: Option<GlobalRank>,
+    /// What every launcher of the run exits with.
+    pub(crate) exit_code: u8,
+    pub(crate) message: String,
+}
+
+/// How a launcher was lost, as the message of a cause; `error` where its connection did not simply close.
+pub(crate) fn lost(error: Option<&str>) -> String {
+    match error {
+        Some(error) => format!("the connection to its launcher was lost: {error}"),
+        None => "its launcher ended before its workers had finished".into(),
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rank) = self.rank {
+            write!(f, "rank {rank} on ")?;
+        }
+        write!(f, "node {} ({}): {}", self.node, self.host, self.message)
+    }
+}
+
+/// The ranks of node `node` among all nodes, running sums of the real local counts: the global rank of
+/// its first worker, the world size, and the same counted within its role. None where it is out of range.
+pub(crate) fn ranks(nodes: &[Node], node: NodeRank) -> Option<[u32; 4]> {
+    let me = nodes.get(node.0 as usize)?;
+    let sum = |nodes: &[Node]| nodes.iter().map(|it| it.local_world_size).sum();
+    let same = |nodes: &[Node]| -> u32 {
+        let same = nodes.iter().filter(|it| it.role == me.role);
+        same.map(|it| it.local_world_size).sum()
+    };
+    let before = &nodes[..node.0 as usize];
+    Some([sum(before), sum(nodes), same(before), same(nodes)])
+}
+
+impl Ready {
+    /// `nodes` may be empty where they are not known.
+    pub(crate) fn new(
+        [base, world_size, role_base, role_world_size]: [u32; 4],
+        nodes: Vec<Node>,
+    ) -> Self {
+        let base = GlobalRank(base);
+        Self {
+            base,
+            world_size,
+            role_base,
+            role_world_size,
+            nodes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(local_world_size: u32, role: &str) -> Node {
+        let (host, role) = ("h".into(), role.into());
+        Node {
+            host,
+            local_world_size,
+            role,
+        }
+    }
+
+    #[track_caller]
+    fn check(nodes: &[(u32, &str)], at: u32, expected: Option<[u32; 4]>) {
+        let nodes = nodes.iter().map(|(count, role)| node(*count, role));
+        let found = ranks(&nodes.collect::<Vec<_>>(), NodeRank(at));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn ranks_are_sums_of_the_real_counts() {
+        check(&[(2, "a"), (1, "a")], 0, Some([0, 3, 0, 3]));
+        check(&[(2, "a"), (1, "a")], 1, Some([2, 3, 2, 3]));
+        check(&[(2, "a"), (1, "b"), (4, "a")], 2, Some([3, 7, 2, 6]));
+        check(&[(2, "a")], 1, None);
+    }
+
+    #[test]
+    fn a_cause_reads_like_a_sentence() {
+        let mut cause = Cause {
+            node: NodeRank(1),
+            host: "gpu-002".into(),
+            rank: Some(GlobalRank(3)),
+            exit_code: 7,
+            message: "exit code 7".into(),
+        };
+        assert_eq!(cause.to_string(), "rank 3 on node 1 (gpu-002): exit code 7");
+        cause.rank = None;
+        assert_eq!(cause.to_string(), "node 1 (gpu-002): exit code 7");
+    }
+}

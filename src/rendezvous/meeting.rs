@@ -1,0 +1,369 @@
+//! One launcher's part in the meeting, whichever node it is on: driven by poll(2), never blocking.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use super::event::{Cause, Event, Party};
+use super::hosting::Hosting;
+use super::joining::Joining;
+use super::limits::Limits;
+use super::server::{Running, Server};
+
+/// What the main loop holds. Poll `fd` for reading until `deadline`, then call `advance`; `Event::Over` is
+/// the last event, and only after it may this be dropped without harm to other nodes.
+pub(crate) struct Meeting {
+    side: Side,
+}
+
+enum Side {
+    Host(Box<Hosting>),
+    Guest(Box<Joining>),
+}
+
+impl Meeting {
+    /// Node 0: opens the meeting on the port it has bound. `address` is the main address as it was given.
+    pub(crate) fn host(
+        server: Server,
+        party: Party,
+        address: &str,
+        limits: Limits,
+        now: Instant,
+    ) -> io::Result<Self> {
+        let token = party.token.clone().map_or_else(secret, Ok)?;
+        let hosting = Hosting::open(server, party, address, token, limits, now)?;
+        let side = Side::Host(Box::new(hosting));
+        Ok(Self { side })
+    }
+
+    /// Any other node: sets out to node 0 at `address`.
+    pub(crate) fn join(
+        address: &str,
+        port: u16,
+        party: Party,
+        limits: Limits,
+        now: Instant,
+    ) -> io::Result<Self> {
+        let joining = Joining::set_out(address, port, party, secret()?, limits, now)?;
+        let side = Side::Guest(Box::new(joining));
+        Ok(Self { side })
+    }
+
+    /// Readable when `advance` has something to do. The same for the life of the meeting.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.side {
+            Side::Host(it) => it.fd(),
+            Side::Guest(it) => it.fd(),
+        }
+    }
+
+    /// When to call `advance` at the latest; never, where there is nothing to wait for but `fd`.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match &self.side {
+            Side::Host(it) => it.deadline(),
+            Side::Guest(it) => it.deadline(),
+        }
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn advance(&mut self, now: Instant) -> Vec<Event> {
+        match &mut self.side {
+            Side::Host(it) => it.advance(now),
+            Side::Guest(it) => it.advance(now),
+        }
+    }
+
+    /// This node fails, or is told to stop: every node of ours will. The root cause comes back as an event,
+    /// and may be another one that the host had heard of before. Has no effect after the first end.
+    pub(crate) fn abort(&mut self, cause: Cause, now: Instant) -> Vec<Event> {
+        match &mut self.side {
+            Side::Host(it) => it.abort(cause, now),
+            Side::Guest(it) => it.abort(cause),
+        }
+    }
+
+    /// All workers of this node have ended well. The others' may still fail.
+    pub(crate) fn finish(&mut self, now: Instant) -> Vec<Event> {
+        match &mut self.side {
+            Side::Host(it) => it.finish(now),
+            Side::Guest(it) => it.finish(now),
+        }
+    }
+
+    /// The store, on node 0.
+    pub(crate) fn store(&self) -> Option<&Running> {
+        match &self.side {
+            Side::Host(it) => Some(it.store()),
+            Side::Guest(_) => None,
+        }
+    }
+}
+
+/// 128 random bits in hexadecimal.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|it| format!("{it:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Ready;
+    use super::super::testing::{Rank, ended, torchrun};
+    use super::*;
+    use crate::topology::NodeRank;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::ffi::OsStr;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    const LIMITS: Limits = Limits {
+        join: Duration::from_secs(60),
+        node: Duration::from_secs(15),
+    };
+    const SHORT: Limits = Limits {
+        join: Duration::from_millis(300),
+        node: Duration::from_secs(15),
+    };
+    /// For what should take no time at all.
+    const SOON: Duration = Duration::from_secs(60);
+
+    fn party(node: u32, num_nodes: u32) -> Party {
+        Party {
+            node: NodeRank(node),
+            num_nodes,
+            local_world_size: 1,
+            host: format!("gpu-{node}"),
+            role: "default".into(),
+            run_id: "none".into(),
+            launcher: "1.0.0".into(),
+            script: "train.py".into(),
+            token: None,
+        }
+    }
+
+    fn host(num_nodes: u32) -> (u16, Meeting) {
+        let server = Server::bind(OsStr::new("127.0.0.1"), 0).unwrap();
+        let port = server.local_port();
+        let now = Instant::now();
+        (
+            port,
+            Meeting::host(server, party(0, num_nodes), "127.0.0.1", LIMITS, now).unwrap(),
+        )
+    }
+
+    fn join(port: u16, node: u32, num_nodes: u32) -> Meeting {
+        Meeting::join(
+            "127.0.0.1",
+            port,
+            party(node, num_nodes),
+            LIMITS,
+            Instant::now(),
+        )
+        .unwrap()
+    }
+
+    /// Drives all meetings until all are `done`, and returns what each has told.
+    #[track_caller]
+    fn drive_until(
+        meetings: &mut [&mut Meeting],
+        done: impl Fn(&Vec<Event>) -> bool,
+    ) -> Vec<Vec<Event>> {
+        let end = Instant::now() + SOON;
+        let mut told = vec![Vec::new(); meetings.len()];
+        loop {
+            let now = Instant::now();
+            for (meeting, told) in meetings.iter_mut().zip(&mut told) {
+                told.extend(meeting.advance(now));
+            }
+            if told.iter().all(&done) {
+                return told;
+            }
+            assert!(now < end, "only {told:?}");
+            let next = meetings
+                .iter()
+                .filter_map(|it| it.deadline())
+                .min()
+                .unwrap_or(end);
+            let timeout = next.saturating_duration_since(now) + Duration::from_millis(1);
+            let fds = meetings
+                .iter()
+                .map(|it| PollFd::new(it.fd(), PollFlags::POLLIN));
+            poll(
+                &mut fds.collect::<Vec<_>>(),
+                PollTimeout::try_from(timeout).unwrap(),
+            )
+            .unwrap();
+        }
+    }
+
+    fn decides(event: &&Event) -> bool {
+        !matches!(event, Event::Waiting(_) | Event::Notice(_))
+    }
+
+    /// Drives all meetings until each has told `wanted` things that matter, and returns those.
+    #[track_caller]
+    fn drive(meetings: &mut [&mut Meeting], wanted: usize) -> Vec<Vec<Event>> {
+        let told = drive_until(meetings, |it| it.iter().filter(decides).count() >= wanted);
+        told.iter()
+            .map(|it| it.iter().filter(decides).cloned().collect())
+            .collect()
+    }
+
+    #[track_caller]
+    fn base(events: &[Event]) -> u32 {
+        match events {
+            [Event::Ready(Ready { base, .. })] => base.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn cause(node: u32) -> Cause {
+        Cause {
+            node: NodeRank(node),
+            host: format!("gpu-{node}"),
+            rank: None,
+            exit_code: 7,
+            message: "exit code 7".into(),
+        }
+    }
+
+    #[test]
+    fn fifty_nodes_meet_and_part() {
+        const NODES: u32 = 50;
+        let (port, mut host) = host(NODES);
+        let mut guests: Vec<Meeting> = (1..NODES).map(|it| join(port, it, NODES)).collect();
+        let mut all: Vec<&mut Meeting> = std::iter::once(&mut host).chain(&mut guests).collect();
+        let bases: Vec<u32> = drive(&mut all, 1).iter().map(|it| base(it)).collect();
+        assert_eq!(bases, (0..NODES).collect::<Vec<_>>());
+        for meeting in &mut all {
+            assert_eq!(meeting.finish(Instant::now()), []);
+        }
+        assert!(drive(&mut all, 1).iter().all(|it| *it == [Event::Over]));
+    }
+
+    #[test]
+    fn a_failure_reaches_every_node_at_once() {
+        let (port, mut host) = host(3);
+        let (mut one, mut two) = (join(port, 1, 3), join(port, 2, 3));
+        drive(&mut [&mut host, &mut one, &mut two], 1);
+        let failed = Instant::now();
+        let mut told = two.abort(cause(2), failed);
+        told.extend(drive(&mut [&mut host, &mut one, &mut two], 2).concat());
+        assert!(failed.elapsed() < Duration::from_secs(1));
+        let expected = [Event::Aborted(cause(2)), Event::Over];
+        assert_eq!(told, [&expected[..], &expected, &expected].concat());
+    }
+
+    #[test]
+    fn a_launcher_that_is_killed_ends_the_run() {
+        let (port, mut first) = host(2);
+        let mut second = join(port, 1, 2);
+        drive(&mut [&mut first, &mut second], 1);
+        drop(second);
+        let told = drive(&mut [&mut first], 2);
+        assert!(matches!(&told[0][..], [Event::Aborted(cause), Event::Over] if cause.node.0 == 1));
+
+        let (port, mut first) = host(2);
+        let mut second = join(port, 1, 2);
+        drive(&mut [&mut first, &mut second], 1);
+        drop(first);
+        let told = drive(&mut [&mut second], 2);
+        assert!(matches!(&told[0][..], [Event::Aborted(cause), Event::Over] if cause.node.0 == 0));
+    }
+
+    /// On an address of its own, so that nobody else is given the port meanwhile.
+    #[test]
+    fn who_comes_before_the_host_waits_for_it() {
+        let address = "127.0.0.77";
+        let bind = |port| Server::bind(OsStr::new(address), port).unwrap();
+        let port = bind(0).local_port();
+        let now = Instant::now();
+        let mut guest = Meeting::join(address, port, party(1, 2), LIMITS, now).unwrap();
+        let told = drive_until(&mut [&mut guest], |it| !it.is_empty());
+        let refused = format!(
+            "cannot reach node 0 at `{address}` port {port}: refused by {address}: no launcher listens there yet"
+        );
+        assert!(
+            matches!(&told[0][..], [Event::Waiting(it)] if it.starts_with(&refused)),
+            "{told:?}"
+        );
+        let mut host = Meeting::host(bind(port), party(0, 2), address, LIMITS, now).unwrap();
+        drive(&mut [&mut host, &mut guest], 1);
+    }
+
+    #[track_caller]
+    fn fails(address: &str, port: u16, expected: &str) {
+        let now = Instant::now();
+        let mut guest = Meeting::join(address, port, party(1, 2), SHORT, now).unwrap();
+        let told = drive(&mut [&mut guest], 2);
+        let [Event::Failed(why), Event::Over] = &told[0][..] else {
+            panic!("{told:?}");
+        };
+        assert!(
+            why.starts_with("reach node 0 at ") && why.ends_with(expected),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_cannot_join_says_why() {
+        fails("no..name", 1, ")");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        fails("127.0.0.1", port, "what listens there has not answered yet");
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                // Who has hung up meanwhile needs no answer.
+                let _sent = client
+                    .unwrap()
+                    .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            }
+        });
+        fails("127.0.0.1", port, "no store");
+    }
+
+    #[test]
+    fn an_agent_of_torch_trains_with_our_host() {
+        let (port, mut host) = host(2);
+        let agent = torchrun(1, 2, port, "allreduce.py").spawn().unwrap();
+        assert_eq!(base(&drive(&mut [&mut host], 1)[0]), 0);
+        let worker = Rank {
+            rank: 0,
+            world: 2,
+            port,
+        }
+        .start();
+        assert_eq!(ended(worker).trim(), "3");
+        let mut over = host.finish(Instant::now());
+        if over.is_empty() {
+            over = drive(&mut [&mut host], 1).remove(0);
+        }
+        assert_eq!(over, [Event::Over]);
+        assert_eq!(ended(agent).trim(), "3");
+    }
+
+    #[test]
+    fn our_node_trains_with_a_host_of_torch() {
+        let address = "127.0.0.1";
+        let port = Server::bind(OsStr::new(address), 0).unwrap().local_port();
+        let agent = torchrun(0, 2, port, "allreduce.py").spawn().unwrap();
+        let mut guest = join(port, 1, 2);
+        assert_eq!(base(&drive(&mut [&mut guest], 1)[0]), 1);
+        let worker = Rank {
+            rank: 1,
+            world: 2,
+            port,
+        }
+        .start();
+        assert_eq!(ended(worker).trim(), "3");
+        let mut over = guest.finish(Instant::now());
+        if over.is_empty() {
+            over = drive(&mut [&mut guest], 1).remove(0);
+        }
+        assert_eq!(over, [Event::Over]);
+        assert_eq!(ended(agent).trim(), "3");
+    }
+}

@@ -1,0 +1,163 @@
+//! The table of nodes: who has come, who has finished, and how to say so.
+
+use super::event::Node;
+use super::store::ClientId;
+use crate::topology::NodeRank;
+
+/// A node that has come.
+pub(crate) struct Member {
+    pub(crate) node: Node,
+    /// Its connection; none for the host itself.
+    pub(crate) client: Option<ClientId>,
+    /// Whether it runs this launcher and not the Python original.
+    pub(crate) ours: bool,
+    /// All its workers have ended well.
+    pub(crate) finished: bool,
+    /// Its connection has ended.
+    pub(crate) gone: bool,
+}
+
+impl Member {
+    /// A node that has just come.
+    pub(crate) fn new(node: Node, client: Option<ClientId>, ours: bool) -> Self {
+        let (finished, gone) = (false, false);
+        Self {
+            node,
+            client,
+            ours,
+            finished,
+            gone,
+        }
+    }
+}
+
+/// One place for each node rank.
+pub(crate) struct Members(Vec<Option<Member>>);
+
+impl Members {
+    /// Places for so many nodes, all free.
+    pub(crate) fn expecting(num_nodes: u32) -> Self {
+        Self((0..num_nodes).map(|_| None).collect())
+    }
+
+    /// The place of a rank, taken or not; none where the rank is out of range.
+    pub(crate) fn place(&self, rank: NodeRank) -> Option<&Option<Member>> {
+        self.0.get(rank.0 as usize)
+    }
+
+    /// Gives a place to a node, or frees it.
+    pub(crate) fn put(&mut self, rank: NodeRank, member: Option<Member>) {
+        if let Some(place) = self.0.get_mut(rank.0 as usize) {
+            *place = member;
+        }
+    }
+
+    /// The node of that rank, where it has come.
+    pub(crate) fn member(&self, rank: NodeRank) -> Option<&Member> {
+        self.place(rank)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn member_mut(&mut self, rank: NodeRank) -> Option<&mut Member> {
+        self.0.get_mut(rank.0 as usize)?.as_mut()
+    }
+
+    /// Those who are there.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.0.iter().flatten()
+    }
+
+    /// Which node a connection belongs to.
+    pub(crate) fn rank_of(&self, client: ClientId) -> Option<NodeRank> {
+        let is = |it: &Option<Member>| it.as_ref().is_some_and(|it| it.client == Some(client));
+        self.0.iter().position(is).map(|it| NodeRank(it as u32))
+    }
+
+    /// Whether every place is taken.
+    pub(crate) fn complete(&self) -> bool {
+        self.0.iter().all(Option::is_some)
+    }
+
+    /// Which nodes are missing, and who is there: "nodes 1, 3 of 4 (joined: 0 gpu-001, 2 gpu-003)".
+    pub(crate) fn missing(&self) -> String {
+        let missing = self.such(|it| it.is_none());
+        let joined = self.0.iter().enumerate();
+        let joined =
+            joined.filter_map(|(rank, it)| Some(format!("{rank} {}", it.as_ref()?.node.host)));
+        format!("{missing} (joined: {})", shortened(joined.collect()))
+    }
+
+    /// Whose workers run: "node 1 of 2".
+    pub(crate) fn unfinished(&self) -> String {
+        self.such(|it| it.as_ref().is_some_and(|it| !it.finished))
+    }
+
+    fn such(&self, wanted: impl Fn(&Option<Member>) -> bool) -> String {
+        let all = self.0.iter().enumerate();
+        let ranks: Vec<usize> = all
+            .filter(|(_, it)| wanted(it))
+            .map(|(rank, _)| rank)
+            .collect();
+        let word = if ranks.len() == 1 { "node" } else { "nodes" };
+        format!("{word} {} of {}", ranges(&ranks), self.0.len())
+    }
+}
+
+/// Ascending numbers with runs drawn together: "1, 3-5".
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        few => few.iter().map(ToString::to_string).collect(),
+    });
+    runs.collect::<Vec<_>>().join(", ")
+}
+
+/// The first few of many.
+fn shortened(mut items: Vec<String>) -> String {
+    const MOST: usize = 8;
+    let more = items.len().saturating_sub(MOST);
+    items.truncate(MOST);
+    if more > 0 {
+        items.push(format!("{more} more"));
+    }
+    items.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(there: &[u32], num_nodes: u32, expected: &str) {
+        let mut members = Members::expecting(num_nodes);
+        for rank in there {
+            let (host, role) = (format!("gpu-{rank:03}"), "default".into());
+            let node = Node {
+                host,
+                local_world_size: 1,
+                role,
+            };
+            members.put(NodeRank(*rank), Some(Member::new(node, None, true)));
+        }
+        assert_eq!(members.missing(), expected);
+    }
+
+    #[test]
+    fn lists_are_short_and_say_all() {
+        check(&[0, 2], 4, "nodes 1, 3 of 4 (joined: 0 gpu-000, 2 gpu-002)");
+        check(&[0], 2, "node 1 of 2 (joined: 0 gpu-000)");
+        check(&[0], 8, "nodes 1-7 of 8 (joined: 0 gpu-000)");
+        check(
+            &[0, 3],
+            6,
+            "nodes 1-2, 4-5 of 6 (joined: 0 gpu-000, 3 gpu-003)",
+        );
+        let eight = "0 gpu-000, 1 gpu-001, 2 gpu-002, 3 gpu-003, 4 gpu-004, 5 gpu-005, 6 gpu-006, 7 gpu-007";
+        let there: Vec<u32> = (0..10).collect();
+        check(
+            &there,
+            12,
+            &format!("nodes 10-11 of 12 (joined: {eight}, 2 more)"),
+        );
+    }
+}
