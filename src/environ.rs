@@ -29,6 +29,16 @@ impl Environ {
         self.get(name)?.to_str().filter(|it| !it.is_empty())
     }
 
+    /// The same with these variables set besides, the last of each name, instead of what it had.
+    pub(crate) fn with(&self, more: &[(OsString, OsString)]) -> Self {
+        let mut variables = self.variables.clone();
+        for (name, value) in more {
+            variables.retain(|(it, _)| it != name);
+            variables.push((name.clone(), value.clone()));
+        }
+        Self { variables }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.variables
             .iter()
@@ -58,5 +68,14 @@ mod tests {
         assert_eq!(environ.text("B"), None);
         assert_eq!(environ.text("A"), Some("1"));
         assert_eq!(environ.get("C"), None);
+    }
+
+    #[test]
+    fn more_variables_replace_those_of_their_name() {
+        let environ: Environ = [("A", "1"), ("B", "2")].into_iter().collect();
+        let more = [("A", "3"), ("A", "4"), ("C", "")].map(|(a, b)| (a.into(), b.into()));
+        let both: Vec<_> = environ.with(&more).variables;
+        let expected = [("B", "2"), ("A", "4"), ("C", "")].map(|(a, b)| (a.into(), b.into()));
+        assert_eq!(both, expected);
     }
 }

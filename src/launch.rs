@@ -9,6 +9,7 @@ use crate::agent::{self, Exit, Inherited, Start};
 use crate::cli::Request;
 use crate::cluster::{self, Asked};
 use crate::environ::Environ;
+use crate::placement::Placement;
 use crate::plan::{self, Given, Machine, Plan};
 use crate::relay::Voice;
 use crate::report;
@@ -24,11 +25,12 @@ pub(crate) fn run(
     let voice = Voice::new();
     report::start_log(request.verbosity, &environ, &voice);
     let plan = decide(request, environ)?;
+    let mut reporter = report::Reporter::new(&plan, &voice);
+    reporter.warn();
     if request.dry_run {
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
-    let mut reporter = report::Reporter::new(&plan, &voice);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
     if let Some(hosted) = &hosted {
@@ -47,24 +49,37 @@ pub(crate) fn run(
 
 /// Everything about what to launch.
 fn decide(request: &Request, environ: Environ) -> Result<Plan> {
+    let environ = environ.with(&request.env);
     let devices = DeviceRequest {
         accelerator: request.accelerator,
         data_parallel: request.strategy == Some("dp"),
         devices: &request.devices,
     };
-    let selection = devices.select(&accelerator::probe(devices.needs(), &environ))?;
+    let needs = match request.numa_binding {
+        Some(_) => devices.possible(),
+        None => devices.needs(),
+    };
+    let (inventory, driver) = accelerator::probe(needs, &environ);
+    let selection = devices.select(&inventory)?;
     let asked = asked(request);
     let cluster = cluster::discover(&environ, &asked)?;
     let share = cluster.share(&asked, workers_asked(request, &selection))?;
-    let named = request.python.as_ref().map(|it| it.value.as_os_str());
-    let interpreter = plan::interpreter(named, &environ)?;
     let machine = Machine::look(&environ);
+    let placement = Placement {
+        share: &share,
+        selection: &selection,
+        inventory: &inventory,
+        driver: &driver,
+    };
+    let bound = request.numa_binding.map(|it| placement.bind(it, &machine));
     plan::resolve(Given {
         request,
         cluster,
+        interpreter: plan::program(request, &environ)?,
+        bound: bound.transpose()?,
+        busy: placement.busy(),
         share,
         selection,
-        interpreter,
         machine,
         environ,
     })

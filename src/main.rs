@@ -6,6 +6,7 @@ mod source;
 mod integer;
 mod environ;
 mod accelerator;
+mod numa;
 mod cluster;
 mod cli;
 mod plan;
@@ -13,6 +14,7 @@ mod rendezvous;
 mod relay;
 mod agent;
 mod report;
+mod placement;
 mod launch;
 
 use std::ffi::OsString;

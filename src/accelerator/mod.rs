@@ -15,5 +15,6 @@ mod probe;
 mod original;
 
 pub(crate) use choice::Accelerator;
-pub(crate) use probe::probe;
+pub(crate) use inventory::{Busy, Inventory};
+pub(crate) use probe::{Driver, probe};
 pub(crate) use selection::{DeviceRequest, Selection};

@@ -2,21 +2,26 @@
 
 use std::ffi::OsStr;
 
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
+use super::inventory::User;
 use super::visible::{Gpus, Named};
 
 /// The name that drivers install, then the one that development packages add.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
+/// The driver's library, ready to be asked.
+pub(crate) struct Library(Box<Nvml>);
+
 /// What the driver tells; names only where they are wanted, because asking for them wakes each GPU.
 /// An error says in words that fit in parentheses why there is nothing to ask.
-pub(super) fn gpus(names: bool) -> Result<Gpus, String> {
+pub(super) fn gpus(names: bool) -> Result<(Gpus, Library), String> {
     gpus_of(&LIBRARIES.map(OsStr::new), names)
 }
 
-fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<Gpus, String> {
+fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<(Gpus, Library), String> {
     let nvml = load(libraries)?;
     let count = nvml.device_count().map_err(|error| told(&error))?;
     let mut gpus = Gpus {
@@ -28,7 +33,31 @@ fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<Gpus, String> {
             add_names(&nvml, index, &mut gpus);
         }
     }
-    Ok(gpus)
+    Ok((gpus, Library(Box::new(nvml))))
+}
+
+impl Library {
+    /// Where a GPU is on the PCI bus, as sysfs writes it; function 0, as torch assumes.
+    pub(super) fn address(&self, index: u32) -> Option<String> {
+        let pci = self.0.device_by_index(index).ok()?.pci_info().ok()?;
+        let (domain, bus, device) = (pci.domain, pci.bus, pci.device);
+        Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
+    }
+
+    /// The processes that compute on a GPU; none where the driver does not tell.
+    pub(super) fn users(&self, index: u32) -> Vec<User> {
+        let device = self.0.device_by_index(index);
+        let processes = device.and_then(|it| it.running_compute_processes());
+        let processes = processes.unwrap_or_default().into_iter();
+        let user = processes.map(|it| User {
+            pid: it.pid,
+            memory: match it.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            },
+        });
+        user.collect()
+    }
 }
 
 fn load(libraries: &[&OsStr]) -> Result<Nvml, String> {
@@ -87,6 +116,7 @@ mod tests {
             .arg(&library)
             .arg(format!("-DFAKE_NVML_DEVICES=\"{devices}\""))
             .arg(format!("-DFAKE_NVML_PARTITIONS=\"{partitions}\""))
+            .arg("-DFAKE_NVML_BUSY=\"4711,4712\"")
             .arg("tests/nvml/libnvidia-ml.c")
             .status();
         assert!(status.expect("`cc` is installed").success());
@@ -97,7 +127,7 @@ mod tests {
     fn the_driver_is_asked_for_the_number_and_on_request_for_names() {
         for count in [0, 1, 4, 8] {
             let (_dir, library) = stand_in(&count.to_string(), 2);
-            let counted = gpus_of(&[library.as_os_str()], false).unwrap();
+            let counted = gpus_of(&[library.as_os_str()], false).unwrap().0;
             assert_eq!(
                 counted,
                 Gpus {
@@ -105,7 +135,7 @@ mod tests {
                     ..Gpus::default()
                 }
             );
-            let named = gpus_of(&[library.as_os_str()], true).unwrap();
+            let named = gpus_of(&[library.as_os_str()], true).unwrap().0;
             assert_eq!(named.names.len(), count as usize);
             assert_eq!(named.partitions.len(), 2 * count as usize);
         }
@@ -114,7 +144,7 @@ mod tests {
     #[test]
     fn names_keep_the_index_of_their_gpu() {
         let (_dir, library) = stand_in("4", 2);
-        let gpus = gpus_of(&[library.as_os_str()], true).unwrap();
+        let gpus = gpus_of(&[library.as_os_str()], true).unwrap().0;
         let name = "GPU-00000003-0000-4000-8000-000000000000".to_owned();
         assert_eq!(gpus.names[3], (name, 3));
         let name = "MIG-00000003-0001-5000-8000-000000000000".to_owned();
@@ -126,16 +156,28 @@ mod tests {
         let (dir, library) = stand_in("1", 0);
         let absent = dir.path().join("absent.so");
         let libraries = [absent.as_os_str(), library.as_os_str()];
-        assert_eq!(gpus_of(&libraries, false).unwrap().count, 1);
+        assert_eq!(gpus_of(&libraries, false).unwrap().0.count, 1);
     }
 
     #[test]
     fn a_missing_driver_and_an_unloaded_one_are_told_apart() {
         let (dir, library) = stand_in("no-driver", 0);
         let absent = dir.path().join("absent.so");
-        let reason = gpus_of(&[absent.as_os_str()], false).unwrap_err();
+        let reason = gpus_of(&[absent.as_os_str()], false).err().unwrap();
         assert_eq!(reason, "no NVIDIA driver is installed");
-        let reason = gpus_of(&[library.as_os_str()], false).unwrap_err();
+        let reason = gpus_of(&[library.as_os_str()], false).err().unwrap();
         assert_eq!(reason, "the NVIDIA driver is not loaded");
+    }
+
+    #[test]
+    fn a_gpu_tells_where_it_is_and_who_computes_on_it() {
+        let (_dir, library) = stand_in("4", 0);
+        let (_, driver) = gpus_of(&[library.as_os_str()], false).unwrap();
+        assert_eq!(driver.address(2).as_deref(), Some("0000:42:00.0"));
+        assert_eq!(driver.address(4), None);
+        let users = [(4711, Some(3 << 30)), (4712, None)];
+        let users = users.map(|(pid, memory)| User { pid, memory });
+        assert_eq!(driver.users(1), users);
+        assert_eq!((driver.users(0), driver.users(4)), (vec![], vec![]));
     }
 }

@@ -47,7 +47,10 @@ fn select(
         data_parallel: false,
         devices: &devices,
     };
-    let present = |count| Devices { count, note: None };
+    let present = |count| Devices {
+        count,
+        ..Devices::default()
+    };
     request.select(&Inventory {
         cuda: present(cuda),
         mps: present(mps),

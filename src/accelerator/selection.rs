@@ -43,6 +43,11 @@ impl DeviceRequest<'_> {
         if self.makes_no_difference() {
             return Needs::default();
         }
+        self.possible()
+    }
+
+    /// Every kind of device that workers may come to use, also where their number does not depend on it.
+    pub(crate) fn possible(&self) -> Needs {
         let (cuda, mps) = match self.accelerator {
             None | Some(Accelerator::Auto | Accelerator::Gpu) => (true, true),
             Some(Accelerator::Cuda) => (true, false),
@@ -143,6 +148,18 @@ impl DeviceRequest<'_> {
 }
 
 impl Selection {
+    /// The GPU of each worker, by its place among the visible ones; `None` where workers use none.
+    pub(crate) fn gpus(&self, inventory: &Inventory) -> Option<Vec<u32>> {
+        match self.kind {
+            Some(Kind::Cuda) => self.devices.clone(),
+            // One worker, which takes the first of what there is.
+            None if Kind::best_gpu(inventory) == Kind::Cuda && inventory.cuda.count > 0 => {
+                Some(vec![0])
+            }
+            _ => None,
+        }
+    }
+
     /// What the workers train on, such as `cuda 0, 2`; `None` where that makes no difference.
     pub(crate) fn hardware(&self) -> Option<String> {
         let kind = self.kind?;
@@ -334,7 +351,7 @@ mod tests {
         );
         both.mps = Devices {
             count: 1,
-            note: None,
+            ..Devices::default()
         };
         assert_eq!(selected(Accelerator::Gpu, "1", &both).kind, Some(Kind::Mps));
         refused(

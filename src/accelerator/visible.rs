@@ -91,9 +91,14 @@ impl Visible {
 
     /// How many of these GPUs a worker sees, and what hides the others.
     pub(super) fn devices(&self, gpus: &Gpus) -> Devices {
-        let count = self.physical(gpus).len() as u32;
-        let note = self.note(count, gpus.count);
-        Devices { count, note }
+        let physical = self.physical(gpus);
+        let count = physical.len() as u32;
+        Devices {
+            count,
+            note: self.note(count, gpus.count),
+            physical,
+            partitions: matches!(self.list, List::Partitions(_)),
+        }
     }
 
     /// The machine's number of each device that a worker sees, in the worker's order.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::error_file;
 use super::event::Why;
 use super::message::Command;
-use super::outcome::Outcome;
+use super::outcome::{Exit, Outcome, TIMED_OUT};
 use super::private;
 use crate::plan::{Plan, World, error_file as error_path};
 use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server};
@@ -157,7 +157,12 @@ impl<'a> Company<'a> {
                 let status = outcome.workers[rank.0 as usize].end?.status;
                 (Some(rank), status.shell_code(), self.told_by(rank, status))
             }
-            (_, Some(Why::NotStarted(rank))) => (Some(rank), 1, "could not be started".to_owned()),
+            (_, Some(why @ Why::NotStarted(rank))) => {
+                let Exit::Code(code) = outcome.own_exit(Some(why)) else {
+                    return None;
+                };
+                (Some(rank), code, "could not be started".to_owned())
+            }
             (_, Some(Why::Signal(signal))) => {
                 let code = Status::Signal {
                     signal,
@@ -166,6 +171,7 @@ impl<'a> Company<'a> {
                 .shell_code();
                 (None, code, format!("stopped by {signal}"))
             }
+            (_, Some(Why::TimeLimit)) => (None, TIMED_OUT, "its time limit is over".to_owned()),
             (_, Some(Why::Elsewhere | Why::LauncherGone) | None) => return None,
         };
         Some(Cause {
@@ -191,8 +197,8 @@ fn party(plan: &Plan) -> Party {
         num_nodes: plan.place.count,
         local_world_size: plan.workers(),
         host: plan.machine.host.clone(),
-        role: "default".to_owned(),
-        run_id: "none".to_owned(),
+        role: plan.role.value.clone(),
+        run_id: plan.run_id.value.clone(),
         launcher: env!("CARGO_PKG_VERSION").to_owned(),
         script: plan.script.to_string_lossy().into_owned(),
         token: plan.environ.text(TOKEN).map(ToOwned::to_owned),

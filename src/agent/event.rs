@@ -56,8 +56,10 @@ impl Event {
 pub(crate) enum Step {
     /// The new process itself was refused (clone(2)).
     Process,
-    /// Its standard streams, session or parent-death signal could not be set up.
+    /// Its standard streams, session, CPUs or parent-death signal could not be set up.
     Setup,
+    /// It could not go to its directory (chdir(2)).
+    Directory,
     /// The program could not be executed (execve(2)).
     Exec,
     /// The PID namespace of its own could not be set up.
@@ -73,6 +75,8 @@ pub(crate) enum Why {
     NotStarted(LocalRank),
     /// A signal to the launcher asks for the end.
     Signal(Signal),
+    /// The time limit is over.
+    TimeLimit,
     /// The launcher itself has gone.
     LauncherGone,
     /// Another node failed, or was lost.

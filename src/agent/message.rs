@@ -98,6 +98,7 @@ impl Stamped {
                 Why::NotStarted(worker) => (3, worker.0, 0, 1),
                 Why::Signal(signal) => (3, signal.0 as u32, 0, 2),
                 Why::LauncherGone => (3, 0, 0, 3),
+                Why::TimeLimit => (3, 0, 0, 5),
                 Why::Elsewhere => (3, 0, 0, 4),
             },
             Event::Killing => (4, 0, 0, 0),
@@ -195,7 +196,13 @@ fn status(kind: u32, value: u32) -> Option<Status> {
 }
 
 fn step(field: u32) -> Option<Step> {
-    let steps = [Step::Process, Step::Setup, Step::Exec, Step::Isolation];
+    let steps = [
+        Step::Process,
+        Step::Setup,
+        Step::Directory,
+        Step::Exec,
+        Step::Isolation,
+    ];
     steps.into_iter().find(|it| *it as u32 == field)
 }
 
@@ -205,6 +212,7 @@ fn why(kind: u32, value: u32) -> Option<Why> {
         1 => Why::NotStarted(LocalRank(value)),
         2 => Why::Signal(Signal(value as i32)),
         3 => Why::LauncherGone,
+        5 => Why::TimeLimit,
         4 => Why::Elsewhere,
         _ => return None,
     })
@@ -266,6 +274,7 @@ mod tests {
             Why::Failed(worker),
             Why::NotStarted(worker),
             Why::LauncherGone,
+            Why::TimeLimit,
             Why::Elsewhere,
         ] {
             check(Event::Stopping { why });

@@ -141,10 +141,11 @@ impl Outcome {
     }
 
     /// As if there were no other node.
-    fn own_exit(&self, why: Option<Why>) -> Exit {
+    pub(crate) fn own_exit(&self, why: Option<Why>) -> Exit {
         match why {
             None => Exit::Code(0),
             Some(Why::Signal(signal)) => Exit::Signal(signal),
+            Some(Why::TimeLimit) => Exit::Code(TIMED_OUT),
             Some(Why::Failed(_)) => Exit::Code(
                 self.root_cause()
                     .map_or(1, |(_, end)| end.status.shell_code()),
@@ -169,6 +170,9 @@ impl Outcome {
         }
     }
 }
+
+/// As timeout(1) has it, whatever the workers made of being told to end.
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// ENOENT, the same number on every system (errno(3)).
 const NOT_FOUND: i32 = 2;

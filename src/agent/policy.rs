@@ -4,7 +4,7 @@
 //!                      all ended with 0, nothing left
 //!   Running ------------------------------------------------> Done
 //!     |  \--- all ended with 0, something left --> Lingering --> (time up) --+
-//!     | failure, signal, launcher gone                                      |
+//!     | failure, signal, time limit, launcher gone                          |
 //!     v                                                                     v
 //!   Stopping: TERM (or the signal) to the groups, grace ---> leftovers get TERM too
 //!     | grace over, second request                                          |
@@ -153,7 +153,8 @@ impl Policy {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
-            Phase::Running | Phase::Done => None,
+            Phase::Running => self.settings.limit,
+            Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
             Phase::Killing {
@@ -340,6 +341,7 @@ impl Policy {
             return;
         }
         match self.phase {
+            Phase::Running => self.stop(Why::TimeLimit, Signal::TERM, now, actions),
             Phase::Stopping { .. } => self.kill(now, actions),
             Phase::Lingering {
                 until,
@@ -367,7 +369,79 @@ impl Policy {
                     pause,
                 };
             }
-            Phase::Running | Phase::Done => {}
+            Phase::Done => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The time limit.
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    const GRACE: Duration = Duration::from_secs(30);
+
+    fn running() -> Policy {
+        let settings = Settings {
+            grace: GRACE,
+            linger: Duration::ZERO,
+            limit: Some(LIMIT),
+            keep_daemons: false,
+            handled: vec![Signal::TERM],
+        };
+        let mut policy = Policy::new(1, settings);
+        for input in [Input::Begin, Input::Started(LocalRank(0))] {
+            policy.on(input, Duration::ZERO, &mut Vec::new());
+        }
+        policy
+    }
+
+    fn tick(policy: &mut Policy, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        policy.on(Input::Tick, now, &mut actions);
+        actions
+    }
+
+    #[test]
+    fn at_its_end_comes_the_polite_stop_and_after_the_grace_period_the_hard_one() {
+        let mut policy = running();
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        assert_eq!(tick(&mut policy, LIMIT - Duration::from_nanos(1)), []);
+        let polite = [
+            Action::Send(Signal::TERM, Target::Groups),
+            Action::Send(Signal::CONT, Target::Groups),
+            Action::Tell(Event::Stopping {
+                why: Why::TimeLimit,
+            }),
+        ];
+        assert_eq!(tick(&mut policy, LIMIT), polite);
+        assert_eq!(policy.deadline(), Some(LIMIT + GRACE));
+        let hard = [
+            Action::Tell(Event::Killing),
+            Action::Send(Signal::KILL, Target::Everything),
+        ];
+        assert_eq!(tick(&mut policy, LIMIT + GRACE), hard);
+    }
+
+    #[test]
+    fn it_is_no_failure_of_workers_and_does_not_outlive_them() {
+        let mut policy = running();
+        let mut actions = Vec::new();
+        policy.on(
+            Input::Exited(LocalRank(0), Status::Code(0)),
+            LIMIT / 2,
+            &mut actions,
+        );
+        policy.on(Input::Remaining(false), LIMIT / 2, &mut actions);
+        assert!(policy.done() && tick(&mut policy, LIMIT).is_empty());
+    }
+
+    #[test]
+    fn a_stop_for_another_reason_is_not_delayed() {
+        let mut policy = running();
+        policy.on(Input::Signal(Signal::TERM), Duration::ZERO, &mut Vec::new());
+        assert_eq!(policy.deadline(), Some(GRACE));
     }
 }

@@ -38,9 +38,11 @@ impl Drop for PrivateDir {
     }
 }
 
-/// Removes such a directory; also the guardian's way when the launcher has gone.
+/// Removes such a directory; also the guardian's way when the launcher has gone. Mostly it is empty.
 pub(crate) fn remove(path: &Path) {
-    let _ = fs::remove_dir_all(path);
+    if fs::remove_dir(path).is_err() {
+        let _ = fs::remove_dir_all(path);
+    }
 }
 
 /// Best effort: the failure itself is what counts.

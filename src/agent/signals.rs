@@ -21,11 +21,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::status::Signal;
 
-/// A signal that is ignored at the start is somebody's wish (nohup, a shell's background job, `trap ''`) and
-/// stays ignored, in the workers too; but for these. SIGTERM ends a run whatever was before, as in the
-/// original. We must hear of dead children. The last two are ignored by every Python or Rust program that may
-/// have started us, and by ourselves; Python's subprocess module gives its children their defaults back, too.
-const RESET: [Name; 4] = [Name::SIGTERM, Name::SIGCHLD, Name::SIGPIPE, Name::SIGXFSZ];
+/// Signals whose being ignored at the start is somebody's wish, for the workers too: nohup ignores the first,
+/// a shell's background job the others. The rest have their default effect on workers, as in the original.
+const RESPECTED: [Name; 3] = [Name::SIGHUP, Name::SIGINT, Name::SIGQUIT];
 
 /// Signals the launcher takes in besides SIGINT and the real-time ones; the others keep their effect.
 const TAKEN: [Name; 11] = [
@@ -53,8 +51,8 @@ impl Inherited {
     pub(crate) fn reset() -> Self {
         set_default(libc::SIGTERM);
         set_default(libc::SIGCHLD);
-        let ignored = (1..=libc::SIGRTMAX()).filter(|it| is_ignored(*it));
-        let ignored = ignored.filter(|it| !RESET.iter().any(|reset| *reset as i32 == *it));
+        let ignored = RESPECTED.into_iter().map(|it| it as i32);
+        let ignored = ignored.filter(|it| is_ignored(*it));
         let inherited = Self {
             ignored: ignored.map(Signal).collect(),
         };

@@ -14,6 +14,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::event::{Pid, Step};
+use crate::numa::CpuSet;
 use crate::plan::{Plan, World};
 use crate::relay::Ends;
 use crate::topology::LocalRank;
@@ -36,13 +37,16 @@ pub(crate) struct Spawner<'a> {
     arguments: Vec<CString>,
     /// `NAME=value` of the variables that are the same for every worker.
     environment: Vec<CString>,
+    cwd: Option<CString>,
+    /// CPUs of each worker by local rank, as sched_setaffinity(2) takes them; empty where none are set.
+    masks: Vec<Vec<u64>>,
     /// For workers other than the first; `None` where /dev/null cannot be opened.
     null: Option<OwnedFd>,
     stack: Vec<u8>,
 }
 
 /// What the child reads and writes while it borrows our memory.
-struct Launch {
+struct Launch<'a> {
     program: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
@@ -50,6 +54,10 @@ struct Launch {
     stdin: c_int,
     /// What become standard output and error, in the same way.
     outputs: [c_int; 2],
+    /// Null leaves it where we are.
+    cwd: *const c_char,
+    /// CPUs, one bit each; empty leaves them as they are.
+    mask: &'a [u64],
     parent: libc::pid_t,
     failure: Option<(Step, i32)>,
 }
@@ -63,12 +71,15 @@ impl<'a> Spawner<'a> {
         )
         .ok();
         let environment = plan.common_environment(&world);
+        let cpus = plan.bound.iter().flat_map(|it| &it.cpus);
         Self {
             plan,
             world,
             program: c_string(plan.program.clone()),
             arguments: plan.arguments.iter().cloned().map(c_string).collect(),
             environment: environment.into_iter().map(assignment).collect(),
+            cwd: plan.cwd.clone().map(c_string),
+            masks: cpus.map(CpuSet::mask).collect(),
             null,
             stack: vec![0; STACK],
         }
@@ -93,6 +104,8 @@ impl<'a> Spawner<'a> {
             envp: envp.as_ptr(),
             stdin,
             outputs: ends.of_worker().unwrap_or([-1; 2]),
+            cwd: self.cwd.as_ref().map_or(std::ptr::null(), |it| it.as_ptr()),
+            mask: self.masks.get(rank.0 as usize).map_or(&[], Vec::as_slice),
             parent: nix::unistd::getpid().as_raw(),
             failure: None,
         };
@@ -112,12 +125,12 @@ impl<'a> Spawner<'a> {
     }
 }
 
-fn clone_and_wait_for_exec(stack: &mut [u8], launch: &mut Launch) -> Result<Pid, Errno> {
+fn clone_and_wait_for_exec(stack: &mut [u8], launch: &mut Launch<'_>) -> Result<Pid, Errno> {
     let top = stack.as_mut_ptr_range().end;
     // The ABI wants 16 bytes of alignment.
     let top = top.wrapping_sub(top as usize % 16).cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    let launch: *mut Launch = launch;
+    let launch: *mut Launch<'_> = launch;
     // SAFETY: `stack` and `launch` outlive the call, which returns only when the child has executed its
     // program or ended (CLONE_VFORK); until then nobody else in this single-threaded process runs. The child
     // has its own signal handlers, descriptors and working directory, so what it changes is its own.
@@ -128,7 +141,7 @@ fn clone_and_wait_for_exec(stack: &mut [u8], launch: &mut Launch) -> Result<Pid,
 /// Runs in the child: only system calls, no allocation, no lock, nothing that needs our threads.
 extern "C" fn child(launch: *mut c_void) -> c_int {
     // SAFETY: the pointer is the `Launch` that `clone_and_wait_for_exec` was given, which outlives us.
-    let launch = unsafe { &mut *launch.cast::<Launch>() };
+    let launch = unsafe { &mut *launch.cast::<Launch<'_>>() };
     // SAFETY: the pointers in `launch` come from `CString`s and arrays that end with null.
     let failure = unsafe { become_worker(launch) };
     launch.failure = Some(failure);
@@ -137,7 +150,7 @@ extern "C" fn child(launch: *mut c_void) -> c_int {
 }
 
 /// Returns only when something failed.
-unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
+unsafe fn become_worker(launch: &Launch<'_>) -> (Step, i32) {
     // SAFETY: plain system calls on valid arguments, see the caller.
     unsafe {
         // A session of its own, as in the original: terminal signals reach the launcher only, and the
@@ -153,6 +166,15 @@ unsafe fn become_worker(launch: &Launch) -> (Step, i32) {
             if descriptor >= 0 && libc::dup2(descriptor, number) == -1 {
                 return (Step::Setup, Errno::last_raw());
             }
+        }
+        if !launch.mask.is_empty() {
+            let (bytes, mask) = (size_of_val(launch.mask), launch.mask.as_ptr());
+            if libc::sched_setaffinity(0, bytes, mask.cast()) == -1 {
+                return (Step::Setup, Errno::last_raw());
+            }
+        }
+        if !launch.cwd.is_null() && libc::chdir(launch.cwd) == -1 {
+            return (Step::Directory, Errno::last_raw());
         }
         // Last, for from here on a signal kills: the guardian blocks all, the program expects none blocked.
         let mut none = std::mem::MaybeUninit::uninit();

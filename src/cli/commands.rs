@@ -176,6 +176,9 @@ fn help() -> Arg {
 /// A row of the table as clap has it.
 fn arg(opt: &'static Opt) -> Arg {
     let mut arg = Arg::new(opt.name()).long(opt.name()).help(help_text(opt));
+    if let Some(alias) = opt.alias {
+        arg = arg.visible_alias(&alias[2..]);
+    }
     if let Some(short) = opt.short {
         arg = arg.short(short);
     }
@@ -186,6 +189,7 @@ fn arg(opt: &'static Opt) -> Arg {
         arg = arg.value_name(opt.value_name).value_hint(completion(opt));
     }
     match opt.kind {
+        _ if opt.kind.repeats() => arg.action(ArgAction::Append),
         Kind::Help => arg.action(ArgAction::Help),
         Kind::Flag(_) => arg.action(ArgAction::SetTrue),
         Kind::Count(_) => arg.action(ArgAction::Count),

@@ -1,6 +1,7 @@
 //! What kinds of values options take, how each is read, and what click says about a wrong one.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use crate::source::{Source, Sourced};
@@ -24,8 +25,14 @@ pub(super) enum Kind {
     Text(fn(&mut Request, Sourced<OsString>)),
     /// Python's `int()`.
     Integer(fn(&mut Request, Integer)),
+    /// Text in UTF-8 that is not empty.
+    Word(fn(&mut Request, Sourced<String>)),
+    /// `NAME=VALUE`, any bytes; each use adds one. In a variable there is one a line.
+    Assignment(fn(&mut Request, (OsString, OsString))),
     /// A duration in seconds, with or without a fraction.
     Seconds(fn(&mut Request, Sourced<Duration>)),
+    /// Seconds, or whole numbers with units, such as `2h30m`.
+    Span(fn(&mut Request, Sourced<Duration>)),
     /// Names of signals with commas between them.
     Signals(fn(&mut Request, Sourced<Vec<Signal>>)),
 }
@@ -34,6 +41,11 @@ impl Kind {
     /// Whether the next word of the command line is this option's value.
     pub(super) fn takes_value(&self) -> bool {
         !matches!(self, Self::Help | Self::Flag(_) | Self::Count(_))
+    }
+
+    /// Whether every use counts, and not only the last.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(self, Self::Assignment(_))
     }
 
     /// Reads `text` into the request; the error says what is wrong with it. For a flag the text is
@@ -68,25 +80,49 @@ impl Kind {
                 Some(value) => store(request, Sourced::new(value, source)),
                 None => return wrong("a number of seconds, 0 or more"),
             },
+            Self::Word(store) => match text.to_str().filter(|it| !it.is_empty()) {
+                Some(word) => store(request, Sourced::new(word.to_owned(), source)),
+                None => return wrong("a name"),
+            },
+            Self::Assignment(store) => match assignment(text) {
+                Some(pair) => store(request, pair),
+                None => return wrong("of the form NAME=VALUE"),
+            },
+            Self::Span(store) => match seconds(text).or_else(|| span(text.to_str()?)) {
+                Some(value) => store(request, Sourced::new(value, source)),
+                None => return wrong("a duration such as '90', '30m' or '2h30m'"),
+            },
             Self::Signals(store) => store(request, Sourced::new(signals(text)?, source)),
         }
         Ok(())
     }
 }
 
+/// Words, or an integer as torchrun's variables want it: all but zero is true.
 fn truth(text: &OsStr) -> Option<bool> {
     match text.to_str()? {
-        "1" | "true" => Some(true),
-        "0" | "false" => Some(false),
-        _ => None,
+        "true" => Some(true),
+        "false" => Some(false),
+        number => Integer::parse(number).map(|it| it.value != Some(0)),
     }
 }
 
 fn count(text: &OsStr) -> Option<i8> {
-    match truth(text) {
-        Some(value) => Some(value.into()),
-        None => text.to_str()?.parse().ok().filter(|it| *it >= 0),
+    match text.to_str()? {
+        "true" => Some(1),
+        "false" => Some(0),
+        number => number.parse().ok().filter(|it| *it >= 0),
     }
+}
+
+fn assignment(text: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = text.as_bytes();
+    let at = bytes
+        .iter()
+        .position(|it| *it == b'=')
+        .filter(|it| *it > 0)?;
+    let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    Some((part(&bytes[..at]), part(&bytes[at + 1..])))
 }
 
 fn one_of(names: &[&str]) -> String {
@@ -97,7 +133,28 @@ fn one_of(names: &[&str]) -> String {
 
 fn seconds(text: &OsStr) -> Option<Duration> {
     let number: f64 = text.to_str()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(number).ok()
+    Some(Duration::try_from_secs_f64(number).ok()?.min(LONGEST))
+}
+
+/// Longer than any run, and still a time that can be added to another and waited for.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// The units of a duration, largest first, in seconds.
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+/// Numbers with units, each unit at most once and the larger first.
+fn span(text: &str) -> Option<Duration> {
+    let (mut rest, mut total) = (text.trim(), Duration::ZERO);
+    let mut units = UNITS.iter();
+    while !rest.is_empty() {
+        let end = rest.find(|it: char| !it.is_ascii_digit())?;
+        let (number, unit) = (&rest[..end], rest[end..].chars().next()?);
+        let (_, seconds) = units.find(|(name, _)| *name == unit)?;
+        let part = number.parse::<u64>().ok()?.checked_mul(*seconds)?;
+        total = total.checked_add(Duration::from_secs(part))?;
+        rest = &rest[end + unit.len_utf8()..];
+    }
+    (!text.trim().is_empty()).then_some(total.min(LONGEST))
 }
 
 /// Signals that cannot be caught (signal(7)), that say a process of its own ended, or that the
@@ -150,6 +207,57 @@ mod tests {
             "yes",
             Err("'yes' is not one of '1', '0', 'true', 'false'."),
         );
+    }
+
+    #[test]
+    fn torchruns_flags_are_integers() {
+        let truths = ["2", "-1", " 1 ", "00", "1.5", ""].map(|it| truth(OsStr::new(it)));
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(truths, [yes, yes, yes, no, None, None]);
+    }
+
+    #[test]
+    fn a_span_is_seconds_or_has_units() {
+        let kind = Kind::Span(|request, value| request.timeout = value);
+        let read = |text: &str| {
+            let mut request = Request::default();
+            let result = kind.read(&mut request, OsStr::new(text), Source::Default);
+            result.map(|()| request.timeout.value.as_secs_f64())
+        };
+        for (text, seconds) in [
+            ("90", 90.0),
+            ("1.5", 1.5),
+            ("0", 0.0),
+            ("45s", 45.0),
+            ("30m", 1_800.0),
+            ("2h30m", 9_000.0),
+            (" 1d1s ", 86_401.0),
+            ("1e15", LONGEST.as_secs_f64()),
+            ("99999999999999d", LONGEST.as_secs_f64()),
+        ] {
+            assert_eq!(read(text), Ok(seconds), "{text}");
+        }
+        for text in [
+            "", " ", "-1", "5x", "m", "30m2h", "1h1h", "2h30", "1.5h", "1 h", "nan",
+        ] {
+            let expected = format!("'{text}' is not a duration such as '90', '30m' or '2h30m'.");
+            assert_eq!(read(text), Err(expected));
+        }
+    }
+
+    #[test]
+    fn an_assignment_has_a_name() {
+        let pair = |text: &[u8]| assignment(OsStr::from_bytes(text));
+        let of = |name: &[u8], value: &[u8]| {
+            Some((
+                OsStr::from_bytes(name).to_owned(),
+                OsStr::from_bytes(value).to_owned(),
+            ))
+        };
+        assert_eq!(pair(b"A=b=c"), of(b"A", b"b=c"));
+        assert_eq!(pair(b"A="), of(b"A", b""));
+        assert_eq!(pair(b"\xff=\xfe\n"), of(b"\xff", b"\xfe\n"));
+        assert_eq!((pair(b"A"), pair(b"=b"), pair(b"")), (None, None, None));
     }
 
     #[test]

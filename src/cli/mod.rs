@@ -9,6 +9,7 @@ mod request;
 mod kind;
 mod opt;
 mod options;
+mod torchrun;
 mod usage;
 mod commands;
 mod script;
@@ -17,6 +18,6 @@ mod run;
 mod parse;
 
 pub(crate) use parse::{Command, parse};
-pub(crate) use request::{Isolation, Request};
+pub(crate) use request::{Entry, Isolation, Request};
 pub(crate) use script::look_at;
 pub(crate) use usage::EXIT_USAGE;

@@ -6,6 +6,8 @@ use super::kind::Kind;
 pub(super) struct Opt {
     /// Long name with its dashes; where words are parted by `-`, `_` is understood too.
     pub(super) flag: &'static str,
+    /// A second long name with its dashes, such as torchrun's.
+    pub(super) alias: Option<&'static str>,
     pub(super) short: Option<char>,
     pub(super) kind: Kind,
     /// What stands for the value in `--help`.
@@ -31,6 +33,12 @@ impl Opt {
     /// The long name without its dashes.
     pub(super) fn name(&self) -> &'static str {
         &self.flag[2..]
+    }
+
+    /// Whether this is one of its long names, without dashes in front and with `-` between words.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        let alias = self.alias.and_then(|it| it.strip_prefix("--"));
+        self.name() == name || alias == Some(name)
     }
 
     /// The second spelling, without dashes in front, of a name of several words.
@@ -69,6 +77,12 @@ impl Opt {
         self
     }
 
+    /// A second long name.
+    pub(super) const fn alias(mut self, flag: &'static str) -> Self {
+        self.alias = Some(flag);
+        self
+    }
+
     /// A short name besides.
     pub(super) const fn short(mut self, name: char) -> Self {
         self.short = Some(name);
@@ -92,6 +106,7 @@ impl Opt {
 pub(super) const fn original(flag: &'static str, kind: Kind) -> Opt {
     Opt {
         flag,
+        alias: None,
         short: None,
         kind,
         value_name: "",

@@ -8,6 +8,7 @@ use super::kind::Kind;
 use super::opt::{Opt, original, own};
 use super::request::Isolation;
 use crate::accelerator::Accelerator;
+use crate::numa::Binding;
 
 /// Every option, in the order of `--help`.
 pub(super) static OPTIONS: &[Opt] = &[
@@ -43,6 +44,41 @@ pub(super) static OPTIONS: &[Opt] = &[
     own("--python", Kind::Text(|it, text| it.python = Some(text)))
         .value("PATH")
         .help("Python interpreter that runs the script"),
+    own("--module", Kind::Flag(|it, on| it.module = on))
+        .short('m')
+        .help("SCRIPT is the name of a Python module, run as `python -m` does")
+        .variables(&["PET_MODULE"]),
+    own("--no-python", Kind::Flag(|it, on| it.no_python = on))
+        .help("SCRIPT is a program of its own, found as a shell finds it")
+        .variables(&["PET_NO_PYTHON"]),
+    own("--env", Kind::Assignment(|it, pair| it.env.push(pair)))
+        .value("NAME=VALUE")
+        .help("Variable for the workers, as if it had been exported; may be repeated (in the variable: one a line)"),
+    own("--cwd", Kind::Text(|it, text| it.cwd = Some(text)))
+        .value("DIR")
+        .help("Directory in which the workers run; the path of SCRIPT starts there, too"),
+    own("--timeout", Kind::Span(|it, time| it.timeout = time))
+        .value("DURATION")
+        .help("How long the run may take, such as 90 (seconds), 30m or 2h30m; then it is ended, with exit code 124. 0 is no limit")
+        .default("0"),
+    own("--numa-binding", Kind::Choice(Binding::NAMES, |it, name| it.numa_binding = Binding::named(name)))
+        .value("MODE")
+        .help("Bind each worker to CPUs near its GPU; without GPUs, workers are spread over the NUMA nodes")
+        .variables(&["PET_NUMA_BINDING"]),
+    own("--virtual-local-rank", Kind::Flag(|it, on| it.virtual_local_rank = on))
+        .help("Show each worker its own device only, as number 0, and LOCAL_RANK 0")
+        .variables(&["PET_VIRTUAL_LOCAL_RANK"]),
+    own("--role", Kind::Word(|it, word| it.role = word))
+        .value("NAME")
+        .help("Name for the workers' part in the run, their ROLE_NAME")
+        .default("default")
+        .variables(&["PET_ROLE"]),
+    own("--run-id", Kind::Word(|it, word| it.run_id = word))
+        .alias("--rdzv-id")
+        .value("NAME")
+        .help("Name of the run, the workers' TORCHELASTIC_RUN_ID; the same on all nodes")
+        .default("none")
+        .variables(&["PET_RDZV_ID"]),
     own("--shutdown-timeout", Kind::Seconds(|it, time| it.shutdown_timeout = time))
         .value("SECONDS")
         .help("How long workers may take to end after the polite signal, before they are killed")
@@ -123,7 +159,7 @@ const PRECISIONS: &[&str] = &[
 /// The option of a long name as typed, such as `--num_nodes`.
 pub(super) fn named(typed: &str) -> Option<&'static Opt> {
     let name = typed.strip_prefix("--")?.replace('_', "-");
-    OPTIONS.iter().find(|it| it.name() == name)
+    OPTIONS.iter().find(|it| it.is_called(&name))
 }
 
 /// The option of a short name.
@@ -145,7 +181,9 @@ mod tests {
     fn names_are_unique_and_every_row_is_complete() {
         let (mut flags, mut shorts) = (HashSet::new(), HashSet::new());
         for it in OPTIONS {
-            assert!(flags.insert(it.flag), "{} twice", it.flag);
+            for flag in [Some(it.flag), it.alias].into_iter().flatten() {
+                assert!(flags.insert(flag), "{flag} twice");
+            }
             assert!(it.short.is_none_or(|short| shorts.insert(short)));
             assert!(
                 !it.help.is_empty() && !it.help.ends_with('.'),
@@ -183,6 +221,7 @@ mod tests {
         assert_eq!(flag("--num_nodes"), Some("--num-nodes"));
         assert_eq!(flag("--num-nodes"), Some("--num-nodes"));
         assert_eq!(flag("--dry_run"), Some("--dry-run"));
+        assert_eq!(flag("--rdzv_id"), Some("--run-id"));
         assert_eq!(flag("-_devices"), None);
         assert_eq!(flag("--dev"), None);
         assert_eq!(flag("--Devices"), None);

@@ -1,11 +1,13 @@
 //! What was asked for on the command line: plain data, nothing about the machine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::accelerator::Accelerator;
 use crate::integer::Integer;
-use crate::source::Sourced;
+use crate::numa::Binding;
+use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
 /// `--isolate`.
@@ -13,6 +15,27 @@ use crate::status::Signal;
 pub(crate) enum Isolation {
     /// Workers live in a PID namespace of their own.
     Pid,
+}
+
+/// What SCRIPT is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// The path of a Python script.
+    Script,
+    /// The name of a Python module: `--module`.
+    Module,
+    /// A program of its own: `--no-python`.
+    Program,
+}
+
+/// An option of our own that somebody has set, and who.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Said {
+    /// Its long name with dashes.
+    pub(crate) flag: &'static str,
+    /// The text as it was read; `1` for a flag.
+    pub(crate) text: OsString,
+    pub(crate) source: Source,
 }
 
 /// A `fabric run` command line, parsed. The default holds no defaults of options: the table of options has them.
@@ -53,4 +76,40 @@ pub(crate) struct Request {
     pub(crate) signals_to_handle: Sourced<Vec<Signal>>,
     /// `-v` raises, `-q` lowers.
     pub(crate) verbosity: i8,
+    /// SCRIPT is a module, or a program; never both.
+    pub(crate) module: bool,
+    pub(crate) no_python: bool,
+    /// Every worker sees one device only, as number 0.
+    pub(crate) virtual_local_rank: bool,
+    pub(crate) role: Sourced<String>,
+    pub(crate) run_id: Sourced<String>,
+    /// Variables for the workers, in the order given.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Where the workers run.
+    pub(crate) cwd: Option<Sourced<OsString>>,
+    /// How long the run may take; zero is no limit.
+    pub(crate) timeout: Sourced<Duration>,
+    pub(crate) numa_binding: Option<Binding>,
+    /// The options of our own that were set, in the order in which they were read.
+    pub(crate) said: Vec<Said>,
+    /// Set variables that the original obeys through torchrun and this launcher does not.
+    pub(crate) ignored: Vec<&'static str>,
+}
+
+impl Request {
+    pub(crate) fn entry(&self) -> Entry {
+        match (self.module, self.no_python) {
+            (_, true) => Entry::Program,
+            (true, false) => Entry::Module,
+            (false, false) => Entry::Script,
+        }
+    }
+
+    /// A path as workers see it: relative to where they will run.
+    pub(crate) fn seen_by_workers(&self, path: &OsStr) -> OsString {
+        match &self.cwd {
+            Some(cwd) => Path::new(&cwd.value).join(path).into(),
+            None => path.to_owned(),
+        }
+    }
 }

@@ -6,8 +6,8 @@
 //! script's. No abbreviations. Options of our own are known only until the script has come.
 //!
 //! Checks come in click's order: words that cannot be split (a value missing at the end), `--help`,
-//! the given options in order of first appearance (the last value counts), the script, and last what
-//! was not given, which is where variables are read.
+//! the given options in order of first appearance (the last value counts), what was not given, which is
+//! where variables are read, and last the script, because options of our own say what that is.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,8 +20,9 @@ use super::kind::Kind;
 use super::opt::{Opt, Section};
 use super::options::{self, OPTIONS};
 use super::repr::repr_path;
-use super::request::Request;
+use super::request::{Entry, Request, Said};
 use super::script::ScriptFile;
+use super::torchrun;
 use super::usage::{Form, Usage};
 
 /// The request of the words after `fabric run`; `None` when they ask for help.
@@ -40,12 +41,17 @@ pub(super) fn parse(
     }
     let mut request = Request::default();
     for it in &line.given {
-        read(&mut request, it.opt, &it.text(), Source::Flag(it.opt.flag))?;
+        for text in it.texts() {
+            read(&mut request, it.opt, &text, Source::Flag(it.opt.flag))?;
+        }
     }
-    check_script(&line, look)?;
     for opt in OPTIONS.iter().filter(|it| !line.has(it)) {
         read_default(&mut request, opt, environ)?;
     }
+    check_combination(&request)?;
+    check_directory(&request, look)?;
+    check_script(&line, &request, look)?;
+    request.ignored = torchrun::ignored(environ);
     let mut words = line.words.into_iter();
     request.script = words.next().unwrap_or_default();
     request.script_args = words.collect();
@@ -55,7 +61,7 @@ pub(super) fn parse(
 /// The words of a command line, split.
 #[derive(Default)]
 struct Line {
-    /// In order of first appearance; the last value of each.
+    /// In order of first appearance.
     given: Vec<Given>,
     /// The script and its arguments.
     words: Vec<OsString>,
@@ -64,20 +70,23 @@ struct Line {
 /// A given option.
 struct Given {
     opt: &'static Opt,
-    /// Of an option that takes one.
-    value: OsString,
-    /// How often it was given.
-    times: usize,
+    /// One for each time; empty for an option that takes none.
+    values: Vec<OsString>,
 }
 
 impl Given {
-    /// What the option's kind reads: flags and counts have no value of their own.
-    fn text(&self) -> OsString {
+    /// What the option's kind reads: flags and counts have no value of their own, of others the last counts.
+    fn texts(&self) -> Vec<OsString> {
         match self.opt.kind {
-            Kind::Flag(_) => OsString::from("1"),
-            Kind::Count(_) => self.times.min(i8::MAX as usize).to_string().into(),
-            _ => self.value.clone(),
+            Kind::Flag(_) => vec!["1".into()],
+            Kind::Count(_) => vec![self.values.len().min(i8::MAX as usize).to_string().into()],
+            _ if self.opt.kind.repeats() => self.values.clone(),
+            _ => self.last().into_iter().map(Into::into).collect(),
         }
+    }
+
+    fn last(&self) -> Option<&OsStr> {
+        self.values.last().map(OsString::as_os_str)
     }
 }
 
@@ -88,14 +97,10 @@ impl Line {
 
     fn give(&mut self, opt: &'static Opt, value: OsString) {
         match self.given.iter_mut().find(|it| it.opt.flag == opt.flag) {
-            Some(given) => {
-                given.value = value;
-                given.times += 1;
-            }
+            Some(given) => given.values.push(value),
             None => self.given.push(Given {
                 opt,
-                value,
-                times: 1,
+                values: vec![value],
             }),
         }
     }
@@ -175,6 +180,13 @@ fn read(request: &mut Request, opt: &Opt, text: &OsStr, source: Source) -> Resul
         let message = format!("Invalid value for {}{from}: {what}", opt.label());
         Usage::new(Form::Run, &message)
     };
+    if opt.section == Section::Own && source != Source::Default {
+        request.said.push(Said {
+            flag: opt.flag,
+            text: text.to_owned(),
+            source: source.clone(),
+        });
+    }
     opt.kind.read(request, text, source).map_err(wrong)
 }
 
@@ -185,18 +197,81 @@ fn read_default(request: &mut Request, opt: &Opt, environ: &Environ) -> Result<(
         Some((value, Source::Variable(name)))
     });
     let default = || opt.default.map(|it| (OsStr::new(it), Source::Default));
-    match set.or_else(default) {
-        Some((text, source)) => read(request, opt, text, source),
-        None => Ok(()),
+    let Some((text, source)) = set.or_else(default) else {
+        return Ok(());
+    };
+    if !opt.kind.repeats() {
+        return read(request, opt, text, source);
+    }
+    let lines = text.as_bytes().split(|it| *it == b'\n');
+    lines
+        .filter(|it| !it.is_empty())
+        .try_for_each(|it| read(request, opt, OsStr::from_bytes(it), source.clone()))
+}
+
+fn check_combination(request: &Request) -> Result<(), Usage> {
+    if !(request.module && request.no_python) {
+        return Ok(());
+    }
+    let named = |flag| {
+        let said = request.said.iter().find(|it| it.flag == flag);
+        match said.map(|it| &it.source) {
+            Some(Source::Variable(name)) => format!("'{flag}' (variable {name})"),
+            _ => format!("'{flag}'"),
+        }
+    };
+    let (module, program) = (named("--module"), named("--no-python"));
+    let message = format!("{module} and {program} exclude each other.");
+    let hint = "SCRIPT is either a module or a program; leave one of them out";
+    Err(Usage::new(Form::Run, &message).hint(Some(hint.to_owned())))
+}
+
+fn check_directory(request: &Request, look: Look) -> Result<(), Usage> {
+    let Some(cwd) = &request.cwd else {
+        return Ok(());
+    };
+    // Looked for inside, a file is as missing as nothing at all.
+    if look(&request.seen_by_workers(OsStr::new("."))) != ScriptFile::Missing {
+        return Ok(());
+    }
+    let from = match &cwd.source {
+        Source::Variable(name) => format!(" (variable {name})"),
+        _ => String::new(),
+    };
+    let path = repr_path(&cwd.value);
+    let message = format!("Invalid value for '--cwd'{from}: {path} is not a directory.");
+    Err(Usage::new(Form::Run, &message))
+}
+
+fn check_script(line: &Line, request: &Request, look: Look) -> Result<(), Usage> {
+    let look: Look = &|path| look(&request.seen_by_workers(path));
+    let Some((script, args)) = line.words.split_first() else {
+        let last = line.given.last().filter(|it| it.opt.kind.takes_value());
+        let hint = last.and_then(|it| hint::swallowed_script(it.opt.flag, it.last()?, look));
+        return Err(Usage::new(Form::Run, "Missing argument 'SCRIPT'.").hint(hint));
+    };
+    match request.entry() {
+        Entry::Script => check_path(script, args, look),
+        Entry::Module => check_module(script, look),
+        // Whether it can be executed takes a look at PATH, which is not a matter of words.
+        Entry::Program => Ok(()),
     }
 }
 
-fn check_script(line: &Line, look: Look) -> Result<(), Usage> {
-    let Some((script, args)) = line.words.split_first() else {
-        let last = line.given.last().filter(|it| it.opt.kind.takes_value());
-        let hint = last.and_then(|it| hint::swallowed_script(it.opt.flag, &it.value, look));
-        return Err(Usage::new(Form::Run, "Missing argument 'SCRIPT'.").hint(hint));
+/// Python finds modules in places that only it knows, but the path of a file is none.
+fn check_module(script: &OsStr, look: Look) -> Result<(), Usage> {
+    let name = script.to_str().and_then(|it| it.strip_suffix(".py"));
+    let Some(name) = name.filter(|_| look(script) == ScriptFile::Ok) else {
+        return Ok(());
     };
+    let path = repr_path(script);
+    let message =
+        format!("Invalid value for 'SCRIPT': {path} is a file, and --module takes a name.");
+    let name = name.trim_start_matches("./").replace('/', ".");
+    Err(Usage::new(Form::Run, &message).hint(Some(format!("did you mean `{name}`?"))))
+}
+
+fn check_path(script: &OsStr, args: &[OsString], look: Look) -> Result<(), Usage> {
     let (what, hint) = match look(script) {
         ScriptFile::Ok => return Ok(()),
         ScriptFile::Missing => ("does not exist", hint::missing_script(script, args, look)),
@@ -256,6 +331,8 @@ mod tests {
             join_timeout: Sourced::new(Duration::from_secs(900), Source::Default),
             node_timeout: Sourced::new(Duration::from_secs(15), Source::Default),
             shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
+            role: Sourced::new("default".into(), Source::Default),
+            run_id: Sourced::new("none".into(), Source::Default),
             linger: Sourced::new(Duration::from_secs(5), Source::Default),
             signals_to_handle: Sourced::new(
                 vec![Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT],
@@ -386,6 +463,103 @@ mod tests {
         let expected =
             format!("{USAGE}Invalid value for 'SCRIPT': Path 'noread.py' is not readable.\n");
         check_refused(&[], "noread.py", &expected);
+    }
+
+    #[test]
+    fn a_module_is_looked_for_by_python() {
+        let asked = request(&[("PET_MODULE", "1")], "json.tool --help-me -m");
+        assert_eq!(
+            (asked.entry(), asked.script.to_str()),
+            (Entry::Module, Some("json.tool"))
+        );
+        assert_eq!(asked.script_args, ["--help-me", "-m"]);
+        assert_eq!(request(&[], "-m json.tool").entry(), Entry::Module);
+        let off = [("FABRIC_MODULE", "0"), ("PET_MODULE", "1")];
+        assert_eq!(request(&off, "t.py").entry(), Entry::Script);
+        let expected = format!(
+            "{USAGE}Invalid value for 'SCRIPT': 't.py' is a file, and --module takes a name.\n\
+             hint: did you mean `t`?\n"
+        );
+        check_refused(&[], "-m t.py", &expected);
+    }
+
+    #[test]
+    fn a_program_is_not_looked_at_here() {
+        let asked = request(&[], "--no-python echo -m");
+        assert_eq!(
+            (asked.entry(), asked.script.to_str()),
+            (Entry::Program, Some("echo"))
+        );
+        let expected = format!(
+            "{USAGE}'--module' and '--no-python' (variable PET_NO_PYTHON) exclude each other.\n\
+             hint: SCRIPT is either a module or a program; leave one of them out\n"
+        );
+        check_refused(&[("PET_NO_PYTHON", "1")], "-m t", &expected);
+    }
+
+    #[test]
+    fn every_assignment_counts_and_a_variable_has_one_a_line() {
+        let env = |environ: &[_], line| {
+            let pairs = request(environ, line).env.into_iter();
+            let texts =
+                pairs.map(|(name, value)| format!("{}:{}", name.display(), value.display()));
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            env(&[], "--env A=1 --env=B==2 --env A=3 t.py"),
+            ["A:1", "B:=2", "A:3"]
+        );
+        let variable = ("FABRIC_ENV", "A=1 2\n\nB=\n");
+        assert_eq!(env(&[variable], "t.py"), ["A:1 2", "B:"]);
+        assert_eq!(env(&[variable], "--env C=3 t.py"), ["C:3"]);
+        let expected =
+            format!("{USAGE}Invalid value for '--env': 'A' is not of the form NAME=VALUE.\n");
+        check_refused(&[], "--env A t.py", &expected);
+    }
+
+    #[test]
+    fn the_script_is_looked_for_where_the_workers_run() {
+        let look = |path: &OsStr| match path.to_str() {
+            Some("dir/." | "dir/t.py" | "/t.py") => ScriptFile::Ok,
+            _ => ScriptFile::Missing,
+        };
+        let ask = |line: &str| {
+            let words = line.split(' ').map(OsString::from);
+            parse(words, &Environ::default(), &look).map(|it| it.unwrap().script)
+        };
+        assert_eq!(ask("--cwd dir t.py"), Ok("t.py".into()));
+        assert_eq!(ask("--cwd dir /t.py"), Ok("/t.py".into()));
+        let message = ask("--cwd dir dir/t.py").unwrap_err().text;
+        assert!(
+            message.contains("Path 'dir/t.py' does not exist."),
+            "{message}"
+        );
+        let message = ask("--cwd gone t.py").unwrap_err().text;
+        let expected = "Invalid value for '--cwd': 'gone' is not a directory.\n";
+        assert!(message.ends_with(expected), "{message}");
+    }
+
+    #[test]
+    fn what_was_said_is_kept_with_its_source() {
+        let asked = request(
+            &[("PET_ROLE", "trainer")],
+            "--rdzv-id 7 --devices 2 --dry-run t.py",
+        );
+        let said = asked
+            .said
+            .iter()
+            .map(|it| (it.flag, it.text.to_str().unwrap(), it.source.to_string()));
+        let flag = |flag: &'static str, text| (flag, text, flag.to_owned());
+        let expected = [
+            flag("--run-id", "7"),
+            flag("--dry-run", "1"),
+            ("--role", "trainer", "PET_ROLE".to_owned()),
+        ];
+        assert_eq!(said.collect::<Vec<_>>(), expected);
+        assert_eq!(
+            (asked.run_id.value.as_str(), asked.role.value.as_str()),
+            ("7", "trainer")
+        );
     }
 
     fn any_words() -> impl Strategy<Value = Vec<OsString>> {

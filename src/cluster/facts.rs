@@ -63,6 +63,16 @@ pub(crate) enum Share {
     Rank { seat: Seat, leads: bool },
 }
 
+impl Share {
+    /// The local ranks of the workers that this launcher starts, if a node has so many.
+    pub(crate) fn local_ranks(&self, workers: u32) -> Vec<LocalRank> {
+        match self {
+            Self::Node => (0..workers).map(LocalRank).collect(),
+            Self::Rank { seat, .. } => vec![seat.local_rank.value],
+        }
+    }
+}
+
 /// A question to the engine, beyond what its variables say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inquiry {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use super::worker::{Plan, World};
-use crate::cli::{Isolation, Request};
+use crate::cli::{Entry, Isolation, Request};
 use crate::source::{Source, Sourced};
 use crate::topology::LocalRank;
 
@@ -26,6 +26,7 @@ pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
         let removed = removed.join(" ");
         let _ = writeln!(text, "{:<LABEL$}{removed} (an outer launcher's)", "removed");
     }
+    text.push_str(&options(request));
     variables(&mut text, plan, &world);
     for hint in &plan.hints {
         let _ = writeln!(text, "\nhint: {hint}");
@@ -48,11 +49,29 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         ("workers here", sourced(&plan.local_world_size)),
         ("devices", hardware.to_owned()),
         (
-            "interpreter",
+            match plan.entry {
+                Entry::Script | Entry::Module => "interpreter",
+                Entry::Program => "program",
+            },
             format!("{interpreter} ({})", plan.program_source),
         ),
         ("command", command(plan)),
     ]
+}
+
+/// What was set of our own options, in the order in which it was read.
+fn options(request: &Request) -> String {
+    let mut text = String::new();
+    let others = request.said.iter().filter(|it| it.flag != "--dry-run");
+    for (at, it) in others.enumerate() {
+        let label = if at == 0 { "options" } else { "" };
+        let _ = write!(text, "{label:<LABEL$}{} {}", it.flag, quoted(&it.text));
+        let _ = match &it.source {
+            Source::Flag(_) => writeln!(text),
+            source => writeln!(text, " ({source})"),
+        };
+    }
+    text
 }
 
 fn settings(request: &Request, plan: &Plan) -> Vec<(&'static str, String)> {
@@ -70,14 +89,23 @@ fn settings(request: &Request, plan: &Plan) -> Vec<(&'static str, String)> {
         true => "kept after success (--keep-daemons)".to_owned(),
         false => format!("ended after {}", seconds(&request.linger)),
     };
+    let limit = match request.timeout.value {
+        Duration::ZERO => format!("none ({})", request.timeout.source),
+        _ => seconds(&request.timeout),
+    };
     let mut settings = vec![
         (
             "signals",
             format!("{} ({})", names.join(","), handled.source),
         ),
         ("grace period", seconds(&grace)),
+        ("time limit", limit),
         ("leftovers", leftovers),
     ];
+    if let Some(cwd) = &request.cwd {
+        let directory = format!("{} ({})", cwd.value.display(), cwd.source);
+        settings.push(("directory", directory));
+    }
     if let Some(Isolation::Pid) = request.isolate {
         settings.push(("isolation", "a PID namespace (--isolate)".to_owned()));
     }
@@ -98,6 +126,9 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
         let own = plan.own_environment(world, LocalRank(rank)).into_iter();
         let own = own.map(|(name, value)| format!(" {}={}", name.display(), quoted(&value)));
         let _ = writeln!(text, " {}", own.collect::<String>());
+        if let Some(bound) = &plan.bound {
+            let _ = writeln!(text, "    on CPUs {}", bound.cpus[rank as usize]);
+        }
     }
     if plan.place.count > 1 {
         text.push_str(
@@ -199,6 +230,7 @@ interpreter   /venv/bin/python3 (VIRTUAL_ENV)
 command       /venv/bin/python3 -u train.py --lr 0.1
 signals       SIGTERM,SIGINT (default)
 grace period  30 s (default)
+time limit    none (default)
 leftovers     ended after 5 s (default)
 
 variables of every worker, besides your own
@@ -263,6 +295,7 @@ interpreter   /venv/bin/python3 (VIRTUAL_ENV)
 command       /venv/bin/python3 -u train.py --lr 0.1
 signals       SIGTERM,SIGINT (default)
 grace period  30 s (PET_SHUTDOWN_TIMEOUT)
+time limit    none (default)
 leftovers     kept after success (--keep-daemons)
 removed       LT_STRATEGY LT_PRECISION (an outer launcher's)
 

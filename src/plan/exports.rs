@@ -16,6 +16,8 @@ pub(crate) enum Rule {
     Ours,
     /// Also when it is set but empty.
     Users,
+    /// Ours, but made from the user's.
+    Narrowed,
 }
 
 type Value = Option<OsString>;
@@ -63,10 +65,14 @@ const fn users(name: &'static str, value: fn(&Plan, &World) -> Value) -> Export 
     }
 }
 
-const fn own(name: &'static str, value: fn(&Plan, &World, LocalRank) -> Value) -> Export {
+const fn own(
+    name: &'static str,
+    rule: Rule,
+    value: fn(&Plan, &World, LocalRank) -> Value,
+) -> Export {
     Export {
         name,
-        rule: Rule::Ours,
+        rule,
         from: From::Worker(value),
         note: "",
     }
@@ -82,25 +88,29 @@ const EXPORTS: &[Export] = &[
     ours("LT_PRECISION", |plan, _| plan.precision.map(Into::into)),
     ours("MASTER_ADDR", |plan, _| text(&plan.main_address.value)),
     ours("MASTER_PORT", |_, world| text(world.port)),
-    own("RANK", |_, world, rank| text(world.first_rank + rank.0)),
-    own("LOCAL_RANK", |plan, _, rank| text(plan.local_rank(rank))),
+    own("RANK", Rule::Ours, |_, world, rank| text(world.first_rank + rank.0)),
+    own("LOCAL_RANK", Rule::Ours, |plan, _, rank| text(plan.shown_rank(rank))),
+    own("CUDA_VISIBLE_DEVICES", Rule::Narrowed, |plan, _, rank| plan.own_device(rank)),
+    own("HIP_VISIBLE_DEVICES", Rule::Narrowed, |plan, _, rank| plan.own_device(rank).filter(|_| plan.listens_to_hip())),
     ours("WORLD_SIZE", |_, world| text(world.world_size)),
     ours("LOCAL_WORLD_SIZE", |plan, _| text(plan.local_world_size.value)),
     ours("GROUP_RANK", |plan, _| text(plan.node_rank.value)),
     ours("GROUP_WORLD_SIZE", |plan, _| text(plan.num_nodes.value)),
     ours("NODE_RANK", |plan, _| text(plan.node_rank.value)),
-    ours("ROLE_NAME", |_, _| text("default")),
-    own("ROLE_RANK", |_, world, rank| text(world.first_role_rank + rank.0)),
+    ours("ROLE_NAME", |plan, _| text(&plan.role.value)),
+    own("ROLE_RANK", Rule::Ours, |_, world, rank| text(world.first_role_rank + rank.0)),
     ours("ROLE_WORLD_SIZE", |_, world| text(world.role_world_size)),
-    ours("TORCHELASTIC_RUN_ID", |_, _| text("none")),
+    ours("TORCHELASTIC_RUN_ID", |plan, _| text(&plan.run_id.value)),
     ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
     ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
     // Exactly `True` makes every worker a client of a store that the launcher serves.
     ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
-    own("TORCHELASTIC_ERROR_FILE", |_, world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
+    own("TORCHELASTIC_ERROR_FILE", Rule::Ours, |_, world, rank| Some(error_file(world, rank).unwrap_or_default().into())),
     users("TORCH_NCCL_ASYNC_ERROR_HANDLING", |_, _| text(1)),
-    users("OMP_NUM_THREADS", |plan, _| text(threads(plan))).noted("CPUs divided by workers"),
+    users("OMP_NUM_THREADS", |plan, _| text(threads(plan)).filter(|_| plan.bound.is_none())).noted("CPUs divided by workers"),
+    // Workers that are bound to the same CPUs share those.
+    own("OMP_NUM_THREADS", Rule::Users, |plan, _, rank| text(bound_threads(plan, rank)?)),
     // What importing Lightning and torch's compiler leave in the original's own environment.
     ours("PYTORCH_NVML_BASED_CUDA_CHECK", |_, _| text(1)),
     users("TORCHINDUCTOR_CACHE_DIR", |plan, _| Some(inductor_cache(plan).into())),
@@ -109,6 +119,35 @@ const EXPORTS: &[Export] = &[
 /// Not ours to decide where the option is not given, unless a launcher set them for a worker that we are:
 /// LT_CLI_USED tells that.
 const OUTER_LIGHTNING: &[&str] = &["LT_ACCELERATOR", "LT_STRATEGY", "LT_PRECISION"];
+
+/// Options that set variables of ours, for those who try to set the variables.
+const WAYS_OUT: &[(&str, &str)] = &[
+    ("LT_DEVICES", "--devices"),
+    ("LT_NUM_NODES", "--num-nodes"),
+    ("LT_ACCELERATOR", "--accelerator"),
+    ("LT_STRATEGY", "--strategy"),
+    ("LT_PRECISION", "--precision"),
+    ("MASTER_ADDR", "--main-address"),
+    ("MASTER_PORT", "--main-port"),
+    ("GROUP_RANK", "--node-rank"),
+    ("NODE_RANK", "--node-rank"),
+    ("GROUP_WORLD_SIZE", "--num-nodes"),
+    ("LOCAL_WORLD_SIZE", "--devices"),
+    ("ROLE_NAME", "--role"),
+    ("TORCHELASTIC_RUN_ID", "--run-id"),
+    ("TORCHELASTIC_SIGNALS_TO_HANDLE", "--signals-to-handle"),
+];
+
+/// For a variable that is never the user's: what to do instead of setting it.
+pub(super) fn launchers_own(name: &OsStr) -> Option<String> {
+    let ours = |it: &&Export| it.name == name && it.rule == Rule::Ours;
+    let name = EXPORTS.iter().find(ours)?.name;
+    let option = WAYS_OUT.iter().find(|(it, _)| *it == name);
+    Some(match option {
+        Some((_, option)) => format!("use `{option}`"),
+        None => "it follows from the launch; leave it out".to_owned(),
+    })
+}
 
 /// Where this worker may write what made it fail, as torch's `record` does.
 pub(crate) fn error_file(world: &World, rank: LocalRank) -> Option<PathBuf> {
@@ -119,8 +158,9 @@ impl Plan {
     /// All variables that are the same for every worker: the user's, minus an outer launcher's, plus ours.
     pub(crate) fn common_environment(&self, world: &World) -> Vec<(OsString, OsString)> {
         let exported = self.common_exports(world);
+        let own = self.own_environment(world, LocalRank(0));
         let replaced = |name: &OsStr| {
-            exported.iter().any(|(it, _)| *it == name) || EXPORTS.iter().any(|it| it.is_own(name))
+            exported.iter().any(|(it, _)| *it == name) || own.iter().any(|(it, _)| it == name)
         };
         let kept = self
             .environ
@@ -141,7 +181,8 @@ impl Plan {
         world: &World,
         rank: LocalRank,
     ) -> Vec<(OsString, OsString)> {
-        let own = EXPORTS.iter().filter_map(|it| match it.from {
+        let own = EXPORTS.iter().filter(|it| !self.leaves_to_user(it));
+        let own = own.filter_map(|it| match it.from {
             From::Worker(value) => Some((it.name.into(), value(self, world, rank)?)),
             From::Plan(_) => None,
         });
@@ -150,16 +191,10 @@ impl Plan {
 
     /// What we set for all workers, in the table's order.
     pub(crate) fn common_exports(&self, world: &World) -> Vec<(&'static str, OsString)> {
-        let set = EXPORTS.iter().filter_map(|it| {
-            let From::Plan(value) = it.from else {
-                return None;
-            };
-            let users = it.rule == Rule::Users && self.environ.get(it.name).is_some();
-            if users {
-                None
-            } else {
-                Some((it.name, value(self, world)?))
-            }
+        let set = EXPORTS.iter().filter(|it| !self.leaves_to_user(it));
+        let set = set.filter_map(|it| match it.from {
+            From::Plan(value) => Some((it.name, value(self, world)?)),
+            From::Worker(_) => None,
         });
         set.collect()
     }
@@ -198,6 +233,26 @@ impl Plan {
             .collect()
     }
 
+    fn leaves_to_user(&self, export: &Export) -> bool {
+        export.rule == Rule::Users && self.environ.get(export.name).is_some()
+    }
+
+    /// The local rank that a worker is told.
+    fn shown_rank(&self, index: LocalRank) -> LocalRank {
+        match self.own_devices {
+            Some(_) => LocalRank(0),
+            None => self.local_rank(index),
+        }
+    }
+
+    fn own_device(&self, index: LocalRank) -> Value {
+        text(self.own_devices.as_ref()?.names.get(index.0 as usize)?)
+    }
+
+    fn listens_to_hip(&self) -> bool {
+        self.own_devices.as_ref().is_some_and(|it| it.hip)
+    }
+
     fn is_outer(&self, name: &OsStr) -> bool {
         self.environ.get("LT_CLI_USED").is_some() && OUTER_LIGHTNING.iter().any(|it| *it == name)
     }
@@ -207,10 +262,6 @@ impl Export {
     const fn noted(mut self, note: &'static str) -> Self {
         self.note = note;
         self
-    }
-
-    fn is_own(&self, name: &OsStr) -> bool {
-        matches!(self.from, From::Worker(_)) && self.name == name
     }
 }
 
@@ -243,6 +294,11 @@ fn threads(plan: &Plan) -> usize {
     (cpus / sharers.max(1) as usize).max(1)
 }
 
+/// The CPUs that a worker is bound to, shared out among those that are bound to the same; a quota of the cgroup counts, too.
+fn bound_threads(plan: &Plan, index: LocalRank) -> Option<usize> {
+    Some(plan.bound.as_ref()?.threads(index.0, plan.machine.cpus))
+}
+
 /// As torch 2.15 names it (`torch/_inductor/runtime/cache_dir_utils.py`).
 fn inductor_cache(plan: &Plan) -> PathBuf {
     let user: String = plan
@@ -256,8 +312,10 @@ fn inductor_cache(plan: &Plan) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::own_device::OwnDevices;
     use super::super::sample;
     use super::*;
+    use crate::numa::{Binding, Bound, CpuSet};
 
     fn world() -> World {
         World {
@@ -298,6 +356,78 @@ mod tests {
         check(&[("OMP_NUM_THREADS", "")], "OMP_NUM_THREADS", Some(""));
         let crowded = sample::plan(100, &[]);
         assert_eq!(threads(&crowded), 1);
+    }
+
+    #[test]
+    fn names_can_be_chosen() {
+        let mut plan = sample::plan(2, &[("ROLE_NAME", "mine")]);
+        plan.role.value = "trainer".into();
+        plan.run_id.value = "run 7".into();
+        let common = plan.common_environment(&world());
+        let value = |name: &str| &common.iter().find(|(it, _)| it == name).unwrap().1;
+        assert_eq!(value("ROLE_NAME"), "trainer");
+        assert_eq!(value("TORCHELASTIC_RUN_ID"), "run 7");
+    }
+
+    #[test]
+    fn a_worker_with_a_device_of_its_own_is_number_0_of_one() {
+        let visible = ("CUDA_VISIBLE_DEVICES", "7,5");
+        check(&[visible], visible.0, Some("7,5"));
+        let mut plan = sample::plan(2, &[visible, ("HIP_VISIBLE_DEVICES", "")]);
+        let names = vec!["7".to_owned(), "5".to_owned()];
+        plan.own_devices = Some(OwnDevices { names, hip: false });
+        let own = plan.own_environment(&world(), LocalRank(1));
+        let value = |name: &str| {
+            own.iter()
+                .find(|(it, _)| it == name)
+                .map(|it| it.1.to_str().unwrap())
+        };
+        assert_eq!((value("LOCAL_RANK"), value("RANK")), (Some("0"), Some("5")));
+        assert_eq!(
+            (value(visible.0), value("HIP_VISIBLE_DEVICES")),
+            (Some("5"), None)
+        );
+        let common = plan.common_environment(&world());
+        assert!(common.iter().all(|(it, _)| it != visible.0));
+        assert!(common.iter().any(|(it, _)| it == "HIP_VISIBLE_DEVICES"));
+    }
+
+    #[test]
+    fn bound_workers_have_the_threads_of_their_cpus() {
+        let threads = |exported: &[(&str, &str)]| {
+            let mut plan = sample::plan(2, exported);
+            let cpus = ["0-2", "3-7"].map(|it| CpuSet::parse(it).unwrap()).to_vec();
+            let (mode, allowed) = (Binding::Exclusive, 8);
+            plan.bound = Some(Bound {
+                mode,
+                cpus,
+                allowed,
+            });
+            let own = plan.own_environment(&world(), LocalRank(1));
+            let all = plan.common_environment(&world()).into_iter().chain(own);
+            let found = all.filter(|(name, _)| name == "OMP_NUM_THREADS");
+            found
+                .map(|it| it.1.into_string().unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(threads(&[]), ["5"]);
+        assert_eq!(threads(&[("OMP_NUM_THREADS", "3")]), ["3"]);
+    }
+
+    #[test]
+    fn what_the_launcher_sets_is_not_set_by_hand() {
+        let way_out = |name: &str| launchers_own(OsStr::new(name));
+        assert_eq!(way_out("MASTER_PORT").as_deref(), Some("use `--main-port`"));
+        assert_eq!(
+            way_out("RANK").as_deref(),
+            Some("it follows from the launch; leave it out")
+        );
+        for name in ["OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PATH", ""] {
+            assert_eq!(way_out(name), None, "{name}");
+        }
+        for (name, _) in WAYS_OUT {
+            assert!(way_out(name).is_some(), "{name}");
+        }
     }
 
     #[test]

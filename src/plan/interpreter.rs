@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// An interpreter and where it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,17 +28,17 @@ pub(crate) struct Files<'a> {
 /// # Errors
 /// What the user named does not exist, or nothing was found anywhere; the text lists what was tried.
 pub(crate) fn find_interpreter(
-    named: Option<&OsStr>,
+    named: Option<&Sourced<OsString>>,
     environ: &Environ,
     own_binary: Option<&Path>,
     files: &Files,
 ) -> Result<Interpreter, String> {
     let is_program = files.is_program;
-    let python_exec = environ.get("PYTHON_EXEC").filter(|it| !it.is_empty());
-    for (source, named) in [("--python", named), ("PYTHON_EXEC", python_exec)] {
-        if let Some(named) = named {
-            return explicit(source, named, environ, is_program);
-        }
+    if let Some(named) = named {
+        return explicit(&named.source.to_string(), &named.value, environ, is_program);
+    }
+    if let Some(named) = environ.get("PYTHON_EXEC").filter(|it| !it.is_empty()) {
+        return explicit("PYTHON_EXEC", named, environ, is_program);
     }
     let mut tried = Vec::new();
     for (source, folder) in environments(environ, own_binary, files.exists) {
@@ -122,6 +123,50 @@ fn explicit(
     }
 }
 
+/// What `--no-python` runs: a path, or a name that is looked for on PATH as execvp(3) does.
+///
+/// # Errors
+/// It is not there or cannot be executed, with the way out.
+pub(crate) fn find_program(
+    named: &OsStr,
+    environ: &Environ,
+    files: &Files,
+) -> Result<Interpreter, String> {
+    let (is_program, exists) = (files.is_program, files.exists);
+    let (path, shown) = (Path::new(named), named.display());
+    if named.as_encoded_bytes().contains(&b'/') {
+        return match is_program(path) {
+            true => Ok(Interpreter {
+                path: named.to_owned(),
+                source: "SCRIPT".to_owned(),
+            }),
+            false => Err(no_program(path, exists)),
+        };
+    }
+    let found = on_path(named, environ, is_program).map(|path| Interpreter {
+        path,
+        source: "SCRIPT, on PATH".to_owned(),
+    });
+    found.ok_or_else(|| {
+        let here = if exists(path) {
+            format!("\nhint: a file of the current directory is `./{shown}`")
+        } else {
+            String::new()
+        };
+        format!("the program `{shown}` (--no-python) is not on PATH{here}")
+    })
+}
+
+fn no_program(path: &Path, exists: &dyn Fn(&Path) -> bool) -> String {
+    let shown = path.display();
+    let what = match (exists(path), exists(&path.join("."))) {
+        (_, true) => "is a directory".to_owned(),
+        (true, false) => format!("cannot be executed\nhint: chmod +x {shown}"),
+        (false, false) => "does not exist".to_owned(),
+    };
+    format!("the program `{shown}` (--no-python) {what}")
+}
+
 fn on_path(
     name: &OsStr,
     environ: &Environ,
@@ -146,6 +191,7 @@ fn on_path(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
 
     #[track_caller]
     fn check(
@@ -163,7 +209,8 @@ mod tests {
             exists: &exists,
         };
         let own = Path::new(own);
-        let found = find_interpreter(named.map(OsStr::new), &environ, Some(own), &files);
+        let named = named.map(|it| Sourced::new(it.into(), Source::Flag("--python")));
+        let found = find_interpreter(named.as_ref(), &environ, Some(own), &files);
         match expected {
             Ok(path) => assert_eq!(found.unwrap().path, path),
             Err(text) => assert!(found.as_ref().unwrap_err().contains(text), "{found:?}"),
@@ -253,6 +300,41 @@ mod tests {
             &all[3..],
             Ok("/usr/bin/python3"),
         );
+    }
+
+    #[test]
+    fn a_program_is_found_as_a_shell_finds_it() {
+        let files = Files {
+            is_program: &|it| [Path::new("/bin/echo"), Path::new("./t.sh")].contains(&it),
+            exists: &|it| {
+                ["./plain.sh", "t.sh", "./dir", "./dir/."].contains(&it.to_str().unwrap())
+            },
+        };
+        let environ = [("PATH", "/x:/bin")].into_iter().collect();
+        let find = |named: &str| {
+            let found = find_program(OsStr::new(named), &environ, &files);
+            found.map(|it| it.path.into_string().unwrap())
+        };
+        assert_eq!(find("echo"), Ok("/bin/echo".to_owned()));
+        assert_eq!(find("./t.sh"), Ok("./t.sh".to_owned()));
+        for (named, expected) in [
+            (
+                "t.sh",
+                "the program `t.sh` (--no-python) is not on PATH\nhint: a file of the current directory is `./t.sh`",
+            ),
+            ("gone", "the program `gone` (--no-python) is not on PATH"),
+            ("./dir", "the program `./dir` (--no-python) is a directory"),
+            (
+                "./gone",
+                "the program `./gone` (--no-python) does not exist",
+            ),
+            (
+                "./plain.sh",
+                "the program `./plain.sh` (--no-python) cannot be executed\nhint: chmod +x ./plain.sh",
+            ),
+        ] {
+            assert_eq!(find(named), Err(expected.to_owned()));
+        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What the plan needs to know about this machine: asked once, cheap, plain data afterwards.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use nix::unistd::{AccessFlags, access};
 
-use super::interpreter::{Files, Interpreter, find_interpreter};
+use super::interpreter::{Files, Interpreter, find_interpreter, find_program};
+use crate::cli::{Entry, Request};
 use crate::environ::Environ;
+use crate::source::Sourced;
 
 /// Facts about the machine and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,13 +42,41 @@ impl Machine {
     }
 }
 
+/// What the workers execute: a Python, or with `--no-python` SCRIPT itself.
+///
+/// # Errors
+/// It is not there; the text says where it was looked for.
+pub(crate) fn program(request: &Request, environ: &Environ) -> Result<Interpreter> {
+    if request.entry() == Entry::Program {
+        let seen = |it: &Path| PathBuf::from(request.seen_by_workers(it.as_os_str()));
+        let files = Files {
+            is_program: &|it| is_program(&seen(it)),
+            exists: &|it| seen(it).exists(),
+        };
+        return find_program(&request.script, environ, &files).map_err(|it| anyhow!(it));
+    }
+    let mut found = interpreter(request.python.as_ref(), environ)?;
+    if request.cwd.is_some() {
+        // It was found from here; the workers start elsewhere.
+        found.path = std::path::absolute(&found.path)?.into();
+    }
+    Ok(found)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+}
+
 /// The Python to run scripts with; `named` is what `--python` says.
 ///
 /// # Errors
 /// There is none; the text lists where it was looked for.
-pub(crate) fn interpreter(named: Option<&OsStr>, environ: &Environ) -> Result<Interpreter> {
+pub(crate) fn interpreter(
+    named: Option<&Sourced<OsString>>,
+    environ: &Environ,
+) -> Result<Interpreter> {
     let files = Files {
-        is_program: &|it| it.is_file() && access(it, AccessFlags::X_OK).is_ok(),
+        is_program: &is_program,
         exists: &Path::exists,
     };
     let own_binary = std::env::current_exe().ok();

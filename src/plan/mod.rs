@@ -10,6 +10,7 @@
 
 mod interpreter;
 mod machine;
+mod own_device;
 mod worker;
 mod exports;
 mod resolve;
@@ -21,6 +22,6 @@ pub(crate) mod sample;
 pub(crate) use consolidate::consolidate;
 pub(crate) use display::describe;
 pub(crate) use exports::error_file;
-pub(crate) use machine::{Machine, interpreter};
+pub(crate) use machine::{Machine, interpreter, program};
 pub(crate) use resolve::{Given, resolve};
 pub(crate) use worker::{Plan, Settings, World};

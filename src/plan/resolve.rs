@@ -3,16 +3,19 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
+use super::exports::launchers_own;
 use super::interpreter::Interpreter;
 use super::machine::Machine;
+use super::own_device::{self, OwnDevices};
 use super::worker::{Place, Plan, Settings};
-use crate::accelerator::{Accelerator, Selection};
-use crate::cli::Request;
+use crate::accelerator::{Accelerator, Busy, Selection};
+use crate::cli::{Entry, Request};
 use crate::cluster::{Cluster, Seat, Share, narrowed};
 use crate::environ::Environ;
 use crate::integer::Integer;
+use crate::numa::Bound;
 use crate::source::{Source, Sourced};
 use crate::topology::NodeRank;
 
@@ -26,7 +29,12 @@ pub(crate) struct Given<'a> {
     pub(crate) cluster: Cluster,
     pub(crate) share: Share,
     pub(crate) selection: Selection,
+    /// What is executed, an interpreter or not.
     pub(crate) interpreter: Interpreter,
+    /// The CPUs of each of our workers, where they were asked for.
+    pub(crate) bound: Option<Bound>,
+    /// Devices of our workers that somebody computes on already.
+    pub(crate) busy: Vec<Busy>,
     pub(crate) machine: Machine,
     pub(crate) environ: Environ,
 }
@@ -42,12 +50,17 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         share,
         selection,
         interpreter,
+        bound,
+        busy,
         machine,
         environ,
     } = given;
+    check_variables(request)?;
     let num_nodes = num_nodes(request, &cluster)?;
     let node_rank = node_rank(request, &cluster, &num_nodes)?;
     let narrowed = match &share {
+        // A worker that counts its own device only does not mind.
+        Share::Rank { .. } if request.virtual_local_rank => None,
         Share::Rank { seat, .. } if request.accelerator != Some(Accelerator::Cpu) => {
             narrowed(&environ, seat)
         }
@@ -61,6 +74,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         .chain(narrowed)
         .collect();
     let place = place(&share, num_nodes.value, node_rank.value);
+    let own_devices = own_devices(request, &selection, &share, &environ)?;
     let seat = match share {
         Share::Node => None,
         Share::Rank { seat, .. } => Some(seat),
@@ -70,6 +84,10 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         program: interpreter.path,
         program_source: interpreter.source,
         script: request.script.clone(),
+        entry: request.entry(),
+        cwd: request.cwd.as_ref().map(|it| it.value.clone()),
+        run_id: request.run_id.clone(),
+        role: request.role.clone(),
         cluster: cluster.name,
         local_world_size: local_world_size(request, &selection, seat.as_ref()),
         place,
@@ -78,7 +96,9 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         num_nodes,
         node_rank,
         hardware: selection.hardware(),
-        devices: devices(request, seat.as_ref()),
+        devices: devices(request, selection.workers, seat.as_ref()),
+        own_devices,
+        bound,
         seat,
         accelerator: request.accelerator.map(|it| it.name()),
         strategy: request.strategy,
@@ -86,6 +106,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         settings: Settings {
             grace: grace(request, &cluster),
             linger: request.linger.value,
+            limit: Some(request.timeout.value).filter(|it| !it.is_zero()),
             keep_daemons: request.keep_daemons,
             handled: request.signals_to_handle.value.clone(),
         },
@@ -94,6 +115,8 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         isolate: request.isolate,
         direct_output: request.direct_output,
         hints,
+        busy,
+        ignored: ignored(request, &cluster),
         environ,
         machine,
     })
@@ -101,14 +124,52 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
 
 /// `-u` as in the original: Python does not hold output back when it goes to a file or a pipe.
 fn arguments(request: &Request, interpreter: &Interpreter) -> Vec<OsString> {
-    let own = [
-        interpreter.path.clone(),
-        "-u".into(),
-        request.script.clone(),
-    ];
-    own.into_iter()
+    let python: &[&str] = match request.entry() {
+        Entry::Script => &["-u"],
+        Entry::Module => &["-u", "-m"],
+        Entry::Program => &[],
+    };
+    let path = (request.entry() != Entry::Program).then(|| interpreter.path.clone());
+    let own = path.into_iter().chain(python.iter().map(Into::into));
+    own.chain([request.script.clone()])
         .chain(request.script_args.iter().cloned())
         .collect()
+}
+
+fn check_variables(request: &Request) -> Result<()> {
+    for (name, value) in &request.env {
+        let Some(way_out) = launchers_own(name) else {
+            continue;
+        };
+        let (name, value) = (name.display(), value.display());
+        bail!("`--env {name}={value}` sets a variable that is the launcher's own\nhint: {way_out}");
+    }
+    Ok(())
+}
+
+/// Kubeflow's elastic jobs say by torchrun's rendezvous where nodes meet, and there we do.
+fn ignored(request: &Request, cluster: &Cluster) -> Vec<&'static str> {
+    let meeting = cluster.main_address.as_ref().map(|it| &it.source);
+    let obeyed = meeting == Some(&Source::Variable("PET_RDZV_ENDPOINT".to_owned()));
+    let names = request.ignored.iter().copied();
+    names
+        .filter(|it| !(obeyed && it.starts_with("PET_RDZV_")))
+        .collect()
+}
+
+fn own_devices(
+    request: &Request,
+    selection: &Selection,
+    share: &Share,
+    environ: &Environ,
+) -> Result<Option<OwnDevices>> {
+    if !request.virtual_local_rank {
+        return Ok(None);
+    }
+    let ranks = share.local_ranks(selection.workers);
+    let own = own_device::own_devices(&ranks, selection.devices.as_deref(), environ);
+    own.map(Some)
+        .map_err(|it| anyhow!("{it} (--virtual-local-rank)"))
 }
 
 fn place(share: &Share, num_nodes: u32, node_rank: NodeRank) -> Place {
@@ -132,9 +193,12 @@ fn local_world_size(request: &Request, selection: &Selection, seat: Option<&Seat
 }
 
 /// What the worker's Fabric is told. Where the engine started a launcher for each worker and nobody spoke of
-/// devices, there are as many as launchers on the node.
-fn devices(request: &Request, seat: Option<&Seat>) -> OsString {
+/// devices, there are as many as launchers on the node. A worker that sees no device but its own cannot look for those of a
+/// list; their number says enough.
+fn devices(request: &Request, workers: u32, seat: Option<&Seat>) -> OsString {
+    let is_list = request.devices.value.as_encoded_bytes().contains(&b',');
     match seat {
+        _ if request.virtual_local_rank && is_list => workers.to_string().into(),
         Some(seat) if request.devices.source == Source::Default => {
             seat.local_world_size.value.to_string().into()
         }

@@ -25,6 +25,8 @@ pub(crate) fn request(workers: u32) -> Request {
         devices: Sourced::new(workers.to_string().into(), Source::Flag("--devices")),
         script: "train.py".into(),
         script_args: vec!["--lr".into(), "0.1".into()],
+        role: Sourced::new("default".into(), Source::Default),
+        run_id: Sourced::new("none".into(), Source::Default),
         shutdown_timeout: Sourced::new(Duration::from_secs(30), Source::Default),
         linger: Sourced::new(Duration::from_secs(5), Source::Default),
         signals_to_handle: Sourced::new(vec![Signal::TERM, Signal::INT], Source::Default),
@@ -52,6 +54,8 @@ pub(crate) fn given<'r>(
             path: "/venv/bin/python3".into(),
             source: "VIRTUAL_ENV".into(),
         },
+        bound: None,
+        busy: Vec::new(),
         machine: Machine {
             cpus: 8,
             online_cpus: 8,

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::machine::Machine;
-use crate::cli::Isolation;
+use super::own_device::OwnDevices;
+use crate::accelerator::Busy;
+use crate::cli::{Entry, Isolation};
 use crate::cluster::Seat;
 use crate::environ::Environ;
+use crate::numa::Bound;
 use crate::source::Sourced;
 use crate::status::Signal;
 use crate::topology::{LocalRank, NodeRank};
@@ -15,15 +18,18 @@ use crate::topology::{LocalRank, NodeRank};
 /// What this node shall do, completely decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// What is executed: the Python interpreter.
+    /// What is executed: the Python interpreter, or what `--no-python` names.
     pub(crate) program: OsString,
-    /// Where the interpreter was found, in words.
+    /// Where it was found, in words.
     pub(crate) program_source: String,
     /// The worker's argument list, its name for itself included.
     pub(crate) arguments: Vec<OsString>,
     /// As typed: also what reports call the run.
     pub(crate) script: OsString,
-    /// What the user's environment was.
+    pub(crate) entry: Entry,
+    /// Where workers run, if not where we do.
+    pub(crate) cwd: Option<OsString>,
+    /// What the user's environment was, with what `--env` adds.
     pub(crate) environ: Environ,
     pub(crate) machine: Machine,
     /// The cluster environment around us, by name.
@@ -40,10 +46,18 @@ pub(crate) struct Plan {
     pub(crate) main_address: Sourced<String>,
     /// 0 means a free one; so does a default that is taken, on a single node.
     pub(crate) main_port: Sourced<u16>,
+    /// Name of the run, the same on all nodes.
+    pub(crate) run_id: Sourced<String>,
+    /// Name of the workers' part in it.
+    pub(crate) role: Sourced<String>,
     /// What the workers of this node train on, in words; `None` where each finds out for itself.
     pub(crate) hardware: Option<String>,
-    /// The `--devices` text, verbatim.
+    /// The `--devices` text, verbatim, unless it lists devices that workers see under other numbers.
     pub(crate) devices: OsString,
+    /// `--virtual-local-rank`.
+    pub(crate) own_devices: Option<OwnDevices>,
+    /// `--numa-binding`.
+    pub(crate) bound: Option<Bound>,
     pub(crate) accelerator: Option<&'static str>,
     pub(crate) strategy: Option<&'static str>,
     pub(crate) precision: Option<&'static str>,
@@ -57,6 +71,10 @@ pub(crate) struct Plan {
     pub(crate) direct_output: bool,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
+    /// Devices of our workers that somebody computes on already.
+    pub(crate) busy: Vec<Busy>,
+    /// Variables that ask for what we do not do.
+    pub(crate) ignored: Vec<&'static str>,
 }
 
 /// A launcher among the launchers of a run: one per node, or one per worker.
@@ -100,6 +118,8 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     /// How long leftovers may live after success.
     pub(crate) linger: Duration,
+    /// How long the run may take.
+    pub(crate) limit: Option<Duration>,
     /// Leave what workers left behind after success alone.
     pub(crate) keep_daemons: bool,
     /// Signals that end the run in order; all others are passed on.

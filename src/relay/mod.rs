@@ -25,5 +25,7 @@ mod relaying;
 
 pub(crate) use channel::{Ends, Wiring};
 pub(crate) use relaying::Relay;
-pub(crate) use tail::{Tail, Words};
+#[cfg(test)]
+pub(crate) use tail::Tail;
+pub(crate) use tail::Words;
 pub(crate) use voice::Voice;

@@ -26,6 +26,8 @@ pub(crate) struct Caller {
     expected: VecDeque<Expected>,
     /// Blobs of an answer with several, so far.
     blobs: Vec<Bytes>,
+    /// The other side is a torch 2.1, whose codes are lower by one.
+    old: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -44,6 +46,14 @@ impl Caller {
         caller
     }
 
+    /// Speaks as torch 2.1 does, which knows no hello.
+    pub(crate) fn old() -> Self {
+        Self {
+            old: true,
+            ..Self::default()
+        }
+    }
+
     /// Queues a request, and notes the answer it will have.
     pub(crate) fn ask(&mut self, request: &Request) {
         let expected = match request {
@@ -54,7 +64,9 @@ impl Caller {
             _ => None,
         };
         self.expected.extend(expected);
+        let code = self.out.len();
         request.write(&mut self.out);
+        self.out[code] -= u8::from(self.old);
     }
 
     /// What has to be sent now. A hello and the first requests leave in one piece: torch's libuv server
@@ -161,6 +173,14 @@ mod tests {
             Answer::Blob(b"three".into()),
         ];
         assert_eq!(answers, expected);
+    }
+
+    #[test]
+    fn torch_2_1_is_spoken_to_with_lower_codes() {
+        let mut caller = Caller::old();
+        caller.ask(&Request::NumKeys);
+        caller.ask(&Request::CancelWait);
+        assert_eq!(caller.take_output(), [6, 11]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Guest {
     /// The number of the next piece of news.
     news: u64,
     host: Host,
+    /// Node 0 may be a torch 2.1.
+    old: bool,
     /// Ranks are assigned.
     ready: bool,
     finished: bool,
@@ -91,6 +93,7 @@ impl Guest {
             token: String::new(),
             news: 0,
             host: Host::Unknown,
+            old: false,
             ready: false,
             finished: false,
             reported: None,
@@ -100,7 +103,11 @@ impl Guest {
 
     /// A connection stands.
     pub(crate) fn connected(&mut self) {
-        self.caller = Caller::hello();
+        self.caller = if self.old {
+            Caller::old()
+        } else {
+            Caller::hello()
+        };
         self.caller.ask(&Request::Add {
             key: JOINED.into(),
             delta: 1,
@@ -134,6 +141,8 @@ impl Guest {
             return false;
         }
         if !self.ready && self.reported.is_none() {
+            // Torch 2.1 closes the connection on a hello, and later ones without: try the other way.
+            self.old ^= self.stage == Stage::Counting;
             self.stage = Stage::Away;
             return true;
         }
@@ -190,6 +199,11 @@ impl Guest {
     /// Whether there is something to be waited for that the host does not speak of.
     pub(crate) fn waiting(&self) -> bool {
         (!self.ready || self.finished) && self.host != Host::Ours && !self.over()
+    }
+
+    /// Whether the host has been told of a failure and has not answered.
+    pub(crate) fn has_reported(&self) -> bool {
+        self.reported.is_some() && !self.over()
     }
 
     /// Gives up; `why` reads after "failed to".

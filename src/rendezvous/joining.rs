@@ -14,6 +14,8 @@ use super::trouble::Trouble;
 /// How long a connection may stand without a first answer. Torch's server looks up the name of each
 /// client before it serves the next one, which may take 5 s each.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long to wait for node 0 to say what the root cause is, when this node has failed.
+const LINGER: Duration = Duration::from_secs(2);
 /// How often node 0 is asked again what it is, where it has not said so yet.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -44,7 +46,7 @@ impl Joining {
         Ok(Self {
             guest: Guest::new(party, address, nonce),
             link: Link::new(address, port, limits.node, now)?,
-            target: format!("`{address}` port {port}"),
+            target: target(address, port),
             limits,
             started: now,
             reminder: Reminder::from(now),
@@ -88,8 +90,9 @@ impl Joining {
     }
 
     /// Asks node 0 to end the run on every node.
-    pub(crate) fn abort(&mut self, cause: Cause) -> Vec<Event> {
+    pub(crate) fn abort(&mut self, cause: Cause, now: Instant) -> Vec<Event> {
         self.guest.abort(cause);
+        self.alarm = self.guest.has_reported().then(|| now + LINGER);
         self.say()
     }
 
@@ -130,7 +133,7 @@ impl Joining {
                     self.lost(Trouble::NoStore, None, now);
                 } else if self.guest.must_ask_again() {
                     self.alarm = Some(now + ASK_AGAIN);
-                } else if self.guest.greeted() {
+                } else if self.guest.greeted() && !self.guest.has_reported() {
                     self.alarm = None;
                 }
             }
@@ -182,5 +185,14 @@ impl Joining {
             ),
             None => format!("connecting to node 0 at {} for {seconds} s", self.target),
         }
+    }
+}
+
+/// Address and port as people write them.
+fn target(address: &str, port: u16) -> String {
+    if address.contains(':') && !address.starts_with('[') {
+        format!("`[{address}]:{port}`")
+    } else {
+        format!("`{address}:{port}`")
     }
 }

@@ -43,6 +43,7 @@ mod message;
 mod members;
 mod admission;
 mod roster;
+mod absent;
 mod caller;
 mod guest;
 mod thread;

@@ -1,6 +1,7 @@
 //! Names for processes that are only numbers so far.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sysinfo::{Pid as Number, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
@@ -25,6 +26,13 @@ pub(crate) fn described(pids: &[Pid]) -> Vec<String> {
         None => format!("pid {number}"),
     };
     numbers.iter().map(text).collect()
+}
+
+/// The name of the user whose process it is; `None` where it is not visible from here.
+pub(crate) fn owner(pid: Pid) -> Option<String> {
+    let uid = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    Some(user.map_or_else(|| uid.to_string(), |it| it.name))
 }
 
 fn command(system: &System, number: Number) -> Option<String> {

@@ -19,7 +19,11 @@ pub(crate) fn describe(refusal: Refusal, plan: &Plan) -> String {
     match refusal.step {
         Step::Process => explained(refusal.errno),
         Step::Isolation => format!("{reason}, while its PID namespace was set up"),
-        Step::Setup => format!("{reason}, while its session or standard input was set up"),
+        Step::Setup => format!("{reason}, while its session, CPUs or standard input was set up"),
+        Step::Directory => {
+            let cwd = plan.cwd.as_deref().unwrap_or_default();
+            format!("the directory `{}` (--cwd): {reason}", cwd.display())
+        }
         Step::Exec => program(errno, Path::new(&plan.program)),
     }
 }
@@ -33,7 +37,9 @@ fn program(errno: Errno, path: &Path) -> String {
         }
         Errno::ENOENT if !path.exists() => format!("`{shown}` does not exist any more"),
         Errno::ENOENT => format!("`{shown}` is there, but {} is not", its_loader(path)),
-        Errno::ENOEXEC => format!("`{shown}` is no program for this machine"),
+        Errno::ENOEXEC => format!(
+            "`{shown}` is no program for this machine; a script needs a first line such as `#!/bin/sh`"
+        ),
         Errno::E2BIG => format!("`{shown}`: {}", explained(errno as i32)),
         _ => format!("`{shown}`: {reason}"),
     }

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-use super::cause::Memory;
+use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
-use super::processes::described;
+use super::processes::{described, owner};
 use super::refusal;
-use super::summary::Summary;
+use super::summary::{Summary, went_well};
+use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
@@ -56,6 +57,18 @@ impl<'a> Reporter<'a> {
             .hints
             .iter()
             .for_each(|it| self.voice.say(&format!("hint: {it}\n")));
+    }
+
+    /// What may go wrong, or other than asked.
+    pub(crate) fn warn(&self) {
+        if !self.plan.ignored.is_empty() {
+            let names = self.plan.ignored.join(", ");
+            self.voice
+                .say(&format!("fabric: set, but without effect here: {names}\n"));
+        }
+        for busy in &self.plan.busy {
+            self.voice.say(&format!("fabric: {}\n", already_used(busy)));
+        }
     }
 
     /// Another port than the usual one is worth a line.
@@ -116,6 +129,9 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
+            Event::Stopping {
+                why: Why::TimeLimit,
+            } => self.notice_time_limit(),
             Event::Killing => self.voice.say("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
@@ -123,8 +139,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The summary, last of all.
+    /// The summary of a run that did not go well, last of all.
     pub(crate) fn sum_up(&self, outcome: &Outcome) {
+        if went_well(outcome) {
+            return;
+        }
         let refused = outcome.refusal.map(|it| refusal::describe(it, self.plan));
         let failed_at = self.failure.as_ref().map(|(_, at)| at.clone());
         let summary = Summary {
@@ -148,6 +167,14 @@ impl<'a> Reporter<'a> {
         ));
     }
 
+    fn notice_time_limit(&self) {
+        let limit = self.plan.settings.limit.map_or_else(String::new, span);
+        let grace = span(self.plan.settings.grace);
+        self.voice.say(&format!(
+            "fabric: the time limit of {limit} is over, ending the workers (they have {grace})\n"
+        ));
+    }
+
     /// `pid 71 (sleep 70), pid 72 (python)`: what workers left behind, and for how long it may stay.
     fn tell_left(&mut self) {
         self.left.sort_unstable();
@@ -166,6 +193,20 @@ impl<'a> Reporter<'a> {
     fn global(&self, worker: LocalRank) -> u32 {
         self.first_rank + worker.0
     }
+}
+
+/// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
+fn already_used(busy: &Busy) -> String {
+    let users = busy.users.iter().map(|it| {
+        let pid = it.pid as Pid;
+        let owner = owner(pid).map_or_else(String::new, |it| format!(" of {it}"));
+        let memory = it
+            .memory
+            .map_or_else(String::new, |it| format!(", {}", bytes(it)));
+        format!("{}{owner}{memory}", described(&[pid]).concat())
+    });
+    let users = users.collect::<Vec<_>>().join("; ");
+    format!("GPU {} is already in use by {users}", busy.gpu)
 }
 
 /// Local time as `2026-07-20 14:03:22`.

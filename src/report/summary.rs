@@ -38,12 +38,14 @@ pub(crate) struct Summary<'a> {
     pub(crate) paint: Paint,
 }
 
+/// Nothing is to be said of a run that went well.
+pub(crate) fn went_well(outcome: &Outcome) -> bool {
+    outcome.exit() == Exit::Code(0) && outcome.stuck.is_empty()
+}
+
 impl Summary<'_> {
-    /// The text, empty for a run that went well.
+    /// The text, for a run that did not go well.
     pub(crate) fn text(&self) -> String {
-        if self.outcome.exit() == Exit::Code(0) && self.outcome.stuck.is_empty() {
-            return String::new();
-        }
         let headline = self.paint.red(&format!("fabric: {}", self.headline()));
         let mut text = format!("{headline}\n");
         let script = harmless(&self.plan.script.to_string_lossy());
@@ -78,6 +80,10 @@ impl Summary<'_> {
                 format!("rank {} could not be started", self.global(rank))
             }
             Some(Why::Signal(signal)) => format!("stopped by {signal}"),
+            Some(Why::TimeLimit) => {
+                let limit = self.plan.settings.limit.map_or_else(String::new, span);
+                format!("ended by the time limit of {limit} (--timeout)")
+            }
             Some(Why::Elsewhere) => "stopped because another node did".to_owned(),
             Some(Why::LauncherGone) | None => "some processes could not be ended".to_owned(),
         }
@@ -271,7 +277,11 @@ mod tests {
 
     #[test]
     fn success_says_nothing() {
-        check(&run(None, &[(200, Status::Code(0), false)]), "");
+        let mut outcome = run(None, &[(200, Status::Code(0), false)]);
+        assert!(went_well(&outcome));
+        outcome.stuck = vec![(71, b'D')];
+        assert!(!went_well(&outcome));
+        assert!(!went_well(&run(failed(0), &[(200, SEGV, false)])));
     }
 
     #[test]

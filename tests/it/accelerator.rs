@@ -14,7 +14,7 @@ os.write(1, (" ".join(os.environ.get(name, "unset") for name in names) + "\n").e
 "#;
 
 /// The directory of the stand-in driver library, compiled once.
-fn stand_in() -> &'static Path {
+pub(crate) fn stand_in() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvml");
@@ -179,6 +179,62 @@ fn auto_starts_one_worker_and_tells_of_the_idle_devices() {
         stderr.contains("4 devices are there: use `--devices 4`"),
         "{stderr}"
     );
+}
+
+#[test]
+fn with_a_virtual_local_rank_each_worker_sees_its_own_gpu_as_number_0() {
+    for (devices, visible, expected) in [
+        ("2", None, ["0 2 2 0", "0 2 2 1"]),
+        ("3,1", None, ["0 2 2 1", "0 2 2 3"]),
+        ("2", Some("3,0,1"), ["0 2 2 0", "0 2 2 3"]),
+        ("0,2", Some("3,0,1"), ["0 2 2 1", "0 2 2 3"]),
+    ] {
+        let mut machine = Machine::with("4");
+        if let Some(visible) = visible {
+            machine = machine.env("CUDA_VISIBLE_DEVICES", visible);
+        }
+        let options = [
+            "--accelerator",
+            "cuda",
+            "--virtual-local-rank",
+            "--devices",
+            devices,
+        ];
+        assert_eq!(machine.workers(&options), expected, "{devices} {visible:?}");
+    }
+}
+
+#[test]
+fn a_gpu_in_use_is_warned_of_if_it_is_one_of_ours() {
+    let pid = std::process::id();
+    let warning = |devices| {
+        let mut machine = Machine::with("4").env("FAKE_NVML_BUSY", &format!("{pid},999999999"));
+        let output = machine.run(&[
+            "--accelerator",
+            "cuda",
+            "--devices",
+            devices,
+            "--main-port",
+            "0",
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = warning("2");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let start = format!("fabric: GPU 1 is already in use by pid {pid} (");
+    assert!(told.starts_with(&start), "{told}");
+    assert!(told.ends_with(", 3 GiB; pid 999999999\n"), "{told}");
+    assert_eq!(warning("0,2"), "");
+}
+
+#[test]
+fn a_gpu_that_the_kernel_does_not_know_cannot_be_bound_near() {
+    let output = Machine::with("4").run(&["--accelerator", "cuda", "--numa-binding", "node"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let expected = "fabric: `--numa-binding node` cannot be done: \
+                    `/sys/bus/pci/devices/0000:40:00.0/numa_node` cannot be read\nhint: leave it out\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
 
 #[test]

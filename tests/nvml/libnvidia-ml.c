@@ -3,6 +3,7 @@
  * FAKE_NVML_DEVICES     the number of GPUs; "no-driver" for a driver that is not loaded
  * FAKE_NVML_PARTITIONS  partitions (MIG devices) per GPU, none if unset
  * FAKE_NVML_MARKER      a file that is created when the library is loaded
+ * FAKE_NVML_BUSY        processes that compute on GPU 1, as "4711,4712"; the second one's memory is not known
  *
  * GPU 3 has the UUID GPU-00000003-..., its partition 1 has MIG-00000003-0001-....
  * Without the variables the macros of the same names count. */
@@ -12,6 +13,9 @@
 
 #ifndef FAKE_NVML_DEVICES
 #define FAKE_NVML_DEVICES "0"
+#endif
+#ifndef FAKE_NVML_BUSY
+#define FAKE_NVML_BUSY ""
 #endif
 #ifndef FAKE_NVML_PARTITIONS
 #define FAKE_NVML_PARTITIONS "0"
@@ -69,4 +73,26 @@ int nvmlDeviceGetUUID(handle device, char *uuid, unsigned length) {
         ? snprintf(uuid, length, "GPU-%08x-0000-4000-8000-000000000000", gpu)
         : snprintf(uuid, length, "MIG-%08x-%04x-5000-8000-000000000000", gpu, within - 1);
     return written < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+/* As in nvml.h, from which the layouts are: GPU 3 is at 0000:43:00.0. */
+struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; };
+struct process { unsigned pid; unsigned long long memory; unsigned instance, compute_instance; };
+
+int nvmlDeviceGetPciInfo_v3(handle device, struct pci *pci) {
+    memset(pci, 0, sizeof *pci);
+    pci->bus = 0x40 + number(device) / 100 - 1;
+    snprintf(pci->legacy, sizeof pci->legacy, "0000:%02X:00.0", pci->bus);
+    snprintf(pci->address, sizeof pci->address, "00000000:%02X:00.0", pci->bus);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process *processes) {
+    struct process all[] = {{0, 3ull << 30, ~0u, ~0u}, {0, ~0ull, ~0u, ~0u}};
+    int busy = sscanf(setting("FAKE_NVML_BUSY", FAKE_NVML_BUSY), "%u,%u", &all[0].pid, &all[1].pid);
+    unsigned space = *count;
+    *count = busy > 0 && number(device) == 200 ? busy : 0;
+    if (*count > space) return INSUFFICIENT_SIZE;
+    if (processes) memcpy(processes, all, *count * sizeof *all);
+    return SUCCESS;
 }

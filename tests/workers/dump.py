@@ -29,6 +29,7 @@ facts = {
     "fds": [it for it in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{it}")],
     "ids": {"pid": os.getpid(), "ppid": os.getppid(), "pgid": os.getpgrp(), "sid": os.getsid(0)},
     "signals": {it: int(status[it], 16) & ~(0b11 << 31) for it in ("SigBlk", "SigIgn", "SigCgt")},
+    "cpus": status["Cpus_allowed_list"],
     "isatty": [os.isatty(fd) for fd in range(3)],
 }
 Path(sys.argv[1], os.environ["RANK"] + ".json").write_text(json.dumps(facts))
