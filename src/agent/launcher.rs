@@ -41,7 +41,7 @@ const KILLED: Status = Status::Signal {
 pub(crate) struct Launcher<'a> {
     inbox: Inbox,
     ward: Ward,
-    relay: Option<Relay>,
+    relay: Option<Relay<'a>>,
     company: Company<'a>,
     outcome: Outcome,
     /// Where news go on to. The report may be read by a pager that stands still, so another thread waits.
@@ -71,7 +71,7 @@ impl Launcher<'_> {
     pub(crate) fn new<'a>(
         inbox: Inbox,
         ward: Ward,
-        relay: Option<Relay>,
+        relay: Option<Relay<'a>>,
         company: Company<'a>,
         told: Sender<Told>,
     ) -> Launcher<'a> {
@@ -257,7 +257,7 @@ impl Launcher<'_> {
     fn note(&mut self, stamped: Stamped, ends: Vec<OwnedFd>) {
         self.silence = Duration::ZERO;
         if let (Event::Started { worker, .. }, Some(relay)) = (stamped.event, &mut self.relay) {
-            relay.add(worker, ends);
+            relay.add(worker, self.outcome.first_rank, ends);
         }
         match stamped.event {
             Event::Heard => self.unanswered = self.unanswered.saturating_sub(1),

@@ -18,7 +18,7 @@ use super::private::{self, PrivateDir};
 use super::signals::{Inbox, Inherited};
 use super::ward::Ward;
 use crate::plan::Plan;
-use crate::relay::{Relay, Voice, Wiring};
+use crate::relay::{Relaying, Voice};
 use crate::rendezvous::Server;
 
 /// Told everything as it comes. It may wait for whoever reads the report.
@@ -47,20 +47,17 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     if linux::adopt_orphans().is_err() {
         tracing::warn!("this kernel cannot hand orphans to their ancestors");
     }
-    let wiring = match plan.direct_output {
-        true => Wiring::Direct,
-        false => Wiring::for_workers(plan.workers(), start.voice),
-    };
+    let relaying = Relaying::prepare(plan, start.voice)?;
     let birth = Birth {
         plan,
-        wiring,
+        wiring: relaying.wiring,
         inherited: start.inherited,
         error_dir: directory.as_ref().map(PrivateDir::path),
         origin: Instant::now(),
         argument_bytes: start.argument_bytes,
     };
     let ward = Ward::start(&birth).map_err(|error| no_guardian(error, plan))?;
-    let relay = Relay::start(&wiring, plan.workers(), start.voice).map_err(refused);
+    let relay = relaying.start(plan, start.voice).map_err(refused);
     let relay = relay.context("failed to set up the relay of output")?;
     let listening = inbox.listen_for_interrupts(start.inherited);
     let listening = listening.map_err(refused);

@@ -9,11 +9,16 @@ pub(crate) struct Ranks(Vec<(u32, u32)>);
 impl Ranks {
     /// Numbers and runs of numbers with commas between them, at least one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        text.split(',').map(|it| run(it.trim())).collect::<Option<_>>().map(Self)
+        text.split(',')
+            .map(|it| run(it.trim()))
+            .collect::<Option<_>>()
+            .map(Self)
     }
 
     pub(crate) fn contains(&self, rank: u32) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&rank))
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&rank))
     }
 }
 
@@ -38,7 +43,9 @@ fn run(text: &str) -> Option<(u32, u32)> {
 
 fn number(text: &str) -> Option<u32> {
     // `parse` alone would take a plus sign.
-    text.bytes().all(|it| it.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|it| it.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -63,7 +70,18 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["", ",", "1,", "a", "5-3", "-1", "1-", "+1", "1 2", "4294967296"] {
+        for text in [
+            "",
+            ",",
+            "1,",
+            "a",
+            "5-3",
+            "-1",
+            "1-",
+            "+1",
+            "1 2",
+            "4294967296",
+        ] {
             assert_eq!(Ranks::parse(text), None, "{text:?}");
         }
     }

@@ -29,6 +29,14 @@ impl StreamMap {
         pairs.collect::<Option<_>>().map(Self::Some)
     }
 
+    /// Whether this is true of any worker.
+    pub(crate) fn any(&self, has: impl Fn(Streams) -> bool) -> bool {
+        match self {
+            Self::All(streams) => has(*streams),
+            Self::Some(pairs) => pairs.iter().any(|(_, it)| has(*it)),
+        }
+    }
+
     /// Those of one worker. Of what is said twice the last counts.
     pub(crate) fn of(&self, local_rank: u32) -> Streams {
         match self {
@@ -98,7 +106,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["", "4", "33", "0:", "0:4", ":1", "0:1,", "a:1", "+0:1", "-1:1", "0:1 "] {
+        for text in [
+            "", "4", "33", "0:", "0:4", ":1", "0:1,", "a:1", "+0:1", "-1:1", "0:1 ",
+        ] {
             assert_eq!(StreamMap::parse(text), None, "{text:?}");
         }
     }

@@ -5,9 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::sys::stat::{FileStat, fstat};
+use nix::sys::stat::fstat;
 
-use super::output::Stream;
+use super::treatment::{Stream, wants_files};
+use crate::cli::{Output, Streams};
 
 /// How the output of every worker reaches our streams. Decided once, before the first worker.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +47,21 @@ pub(crate) struct Ends {
 }
 
 impl Wiring {
-    /// The wiring that fits our own streams.
-    pub(crate) fn of_our_streams() -> Self {
+    /// The wiring that fits our own streams and what is wanted. Where a stream goes to a file of its own it is
+    /// a pipe: no colours, no bars.
+    pub(crate) fn of_our_streams(output: &Output) -> Self {
         let (out, err) = (Stream::Out.descriptor(), Stream::Err.descriptor());
-        match (fstat(out), fstat(err)) {
-            (Ok(a), Ok(b)) if same_file(&a, &b) => Self::Joined(Kind::like(out)),
-            _ => Self::Apart {
-                out: Kind::like(out),
-                err: Kind::like(err),
-            },
+        if same_file() && !wants_files(output) {
+            return Self::Joined(Kind::like(out));
+        }
+        let filed = |has: fn(Streams) -> bool| {
+            let maps = [&output.redirects, &output.tee];
+            maps.into_iter().any(|it| it.any(has))
+        };
+        let kind = |filed: bool, like| if filed { Kind::Pipe } else { Kind::like(like) };
+        Self::Apart {
+            out: kind(filed(|it| it.out), out),
+            err: kind(filed(|it| it.err), err),
         }
     }
 
@@ -171,6 +178,13 @@ fn size_of(terminal: BorrowedFd<'_>) -> Option<libc::winsize> {
     (done == 0).then(|| unsafe { size.assume_init() })
 }
 
-fn same_file(a: &FileStat, b: &FileStat) -> bool {
-    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+/// Whether our own two streams are one.
+pub(crate) fn same_file() -> bool {
+    match (
+        fstat(Stream::Out.descriptor()),
+        fstat(Stream::Err.descriptor()),
+    ) {
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    }
 }

@@ -17,14 +17,19 @@
 
 mod lines;
 mod tail;
+mod prefix;
+mod treatment;
+mod logs;
 mod output;
 mod channel;
+mod source;
 mod pump;
 mod voice;
+mod lane;
 mod relaying;
 
 pub(crate) use channel::{Ends, Wiring};
-pub(crate) use relaying::Relay;
+pub(crate) use relaying::{Relay, Relaying};
 #[cfg(test)]
 pub(crate) use tail::Tail;
 pub(crate) use tail::Words;

@@ -1,18 +1,16 @@
 //! Our own standard streams, written to without a buffer of ours in between.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// One of the two.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stream {
-    Out,
-    Err,
-}
+use super::treatment::Stream;
 
 impl Stream {
+    /// Our own, of this name.
     pub(crate) fn descriptor(self) -> BorrowedFd<'static> {
         let number = match self {
             Self::Out => libc::STDOUT_FILENO,
@@ -31,7 +29,11 @@ pub(crate) struct Output {
     deserted: bool,
     /// The last byte was not the end of a line.
     mid_line: bool,
+    /// Who wrote last, if it was a source.
+    owner: Option<u64>,
     troubled: bool,
+    /// Has a copy of what we say ourselves.
+    log: Option<File>,
 }
 
 impl Output {
@@ -40,7 +42,9 @@ impl Output {
             stream,
             deserted: false,
             mid_line: false,
+            owner: None,
             troubled: false,
+            log: None,
         }
     }
 
@@ -67,12 +71,33 @@ impl Output {
         }
     }
 
-    /// A line of our own, which starts a new one.
+    pub(crate) fn keep_log(&mut self, log: File) {
+        self.log = Some(log);
+    }
+
+    /// Lines of our own, which start on a new one.
     pub(crate) fn say(&mut self, text: &[u8]) {
         if self.mid_line {
             self.write(b"\n");
         }
+        self.owner = None;
         self.write(text);
+        if let Some(log) = &mut self.log {
+            // A full disk: what is said is said here, too.
+            let _ = log.write_all(text);
+        }
+    }
+
+    /// From now on a source writes; ends the line that another has begun. True if another has written since.
+    pub(crate) fn turn_to(&mut self, source: u64) -> bool {
+        if self.owner == Some(source) {
+            return false;
+        }
+        if self.mid_line {
+            self.write(b"\n");
+        }
+        self.owner = Some(source);
+        true
     }
 }
 

@@ -122,7 +122,9 @@ mod tests {
     #[track_caller]
     fn check(pieces: &[&str], expected: &str) {
         let (mut prefix, mut out) = (Prefix::new(*b"> "), Vec::new());
-        pieces.iter().for_each(|it| prefix.add(it.as_bytes(), &mut out));
+        pieces
+            .iter()
+            .for_each(|it| prefix.add(it.as_bytes(), &mut out));
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

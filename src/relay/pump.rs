@@ -2,26 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
-use super::lines::{LONGEST, Lines, Moment};
+use super::lines::Moment;
 use super::output::Output;
-use super::tail::Words;
+use super::source::{Brought, Channel, ROOM, Source};
+use super::tail::Tail;
+use super::treatment::Stream;
 use crate::topology::LocalRank;
 
 /// How long the beginning of a line waits for the rest.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
-/// Bytes of one read.
-const READ: usize = 64 * 1024;
 /// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): what comes after as much was not
 /// there when we began to look.
 const CHANNEL: usize = 1024 * 1024;
@@ -36,18 +35,22 @@ const MUCH: usize = 16 * 1024;
 const BELL: u64 = u64::MAX;
 
 /// What the pump is told; the bell rings for each.
+#[derive(Debug)]
 pub(super) enum Order {
-    /// Pass on what this worker writes.
-    Add(LocalRank, Arc<OwnedFd>),
+    /// Pass on what comes from this channel.
+    Add(Box<Channel>),
     /// Print a text of our own.
     Say(Vec<u8>),
     /// Every worker has ended: pass on what is there and end.
     Finish,
 }
 
+/// What each stream of each worker ended with.
+pub(super) type Tails = BTreeMap<(LocalRank, Stream), Tail>;
+
 /// What is left of a pump that has ended.
 pub(super) struct Remains {
-    pub(super) words: Words,
+    pub(super) tails: Tails,
     pub(super) output: Output,
 }
 
@@ -61,22 +64,8 @@ pub(super) struct Pump {
     origin: Instant,
     sources: BTreeMap<u64, Source>,
     added: u64,
-    words: Words,
+    tails: Tails,
     buffer: Vec<u8>,
-}
-
-struct Source {
-    rank: LocalRank,
-    end: Arc<OwnedFd>,
-    lines: Lines,
-}
-
-/// What one read brought.
-enum Brought {
-    Bytes(usize),
-    Nothing,
-    /// Nobody writes to it any more.
-    End,
 }
 
 impl Pump {
@@ -98,8 +87,8 @@ impl Pump {
             origin: Instant::now(),
             sources: BTreeMap::new(),
             added: 0,
-            words: Words::new(),
-            buffer: vec![0; LONGEST + READ],
+            tails: Tails::new(),
+            buffer: vec![0; ROOM],
         })
     }
 
@@ -131,12 +120,7 @@ impl Pump {
 
     /// Until the oldest beginning of a line has waited long enough.
     fn timeout(&self) -> EpollTimeout {
-        let Some(oldest) = self
-            .sources
-            .values()
-            .filter_map(|it| it.lines.since())
-            .min()
-        else {
+        let Some(oldest) = self.sources.values().filter_map(Source::since).min() else {
             return EpollTimeout::NONE;
         };
         let left = (oldest + self.patience).saturating_sub(self.now());
@@ -149,7 +133,7 @@ impl Pump {
         let _ = self.bell.read();
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Add(rank, end) => self.add(rank, end),
+                Order::Add(channel) => self.add(*channel),
                 Order::Say(text) => {
                     // What made us speak comes first: the last words of a worker that has failed.
                     self.drain();
@@ -161,15 +145,15 @@ impl Pump {
         false
     }
 
-    fn add(&mut self, rank: LocalRank, end: Arc<OwnedFd>) {
+    fn add(&mut self, channel: Channel) {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, self.added);
-        if let Err(errno) = self.epoll.add(end.as_fd(), event) {
+        if let Err(errno) = self.epoll.add(channel.end.as_fd(), event) {
+            let rank = channel.rank;
             tracing::warn!("cannot watch the output of local rank {rank}: {errno}");
             return;
         }
-        let lines = Lines::default();
-        self.sources.insert(self.added, Source { rank, end, lines });
-        self.words.insert(rank, Default::default());
+        let source = Source::new(self.added, channel);
+        self.sources.insert(self.added, source);
         self.added += 1;
     }
 
@@ -182,28 +166,25 @@ impl Pump {
     /// Passes on what one read of this source brings, and drops a source that has ended. The number of bytes
     /// that were read.
     fn turn(&mut self, number: u64) -> usize {
+        let now = self.now();
         let Some(source) = self.sources.get_mut(&number) else {
             return 0;
         };
-        let lead = source.lines.lead(&mut self.buffer);
-        match read(&source.end, &mut self.buffer[lead..lead + READ]) {
-            Brought::Bytes(count) => {
-                let bytes = &self.buffer[..lead + count];
-                if let Some(tail) = self.words.get_mut(&source.rank) {
-                    tail.push(&bytes[lead..]);
-                }
-                self.output
-                    .write(source.lines.take(bytes, self.origin.elapsed()));
-                count
-            }
+        match source.read(&mut self.buffer, now, &mut self.output) {
+            Brought::Bytes(count) => count,
             Brought::Nothing => 0,
             Brought::End => {
-                self.output.write(&source.lines.release());
-                // Closing it ends its being watched, once the launcher has let go of it, too (epoll(7)).
-                let _ = self.epoll.delete(source.end.as_fd());
-                self.sources.remove(&number);
+                // The launcher may know the descriptor for a moment more, and that long it would be watched.
+                let _ = self.epoll.delete(source.end());
+                self.retire(number);
                 0
             }
+        }
+    }
+
+    fn retire(&mut self, number: u64) {
+        if let Some(source) = self.sources.remove(&number) {
+            self.tails.insert((source.rank, source.stream), source.tail);
         }
     }
 
@@ -224,13 +205,13 @@ impl Pump {
     /// Passes on beginnings of lines that have waited long enough, but for those whose end is there by now.
     fn release_overdue(&mut self) {
         let latest = self.now().saturating_sub(self.patience);
-        let overdue = |it: &Source| it.lines.since().is_some_and(|since| since <= latest);
+        let overdue = |it: &Source| it.since().is_some_and(|since| since <= latest);
         let waiting = self.sources.iter().filter(|(_, it)| overdue(it));
         let numbers: Vec<u64> = waiting.map(|(number, _)| *number).collect();
         for number in numbers {
             self.turn(number);
             if let Some(source) = self.sources.get_mut(&number).filter(|it| overdue(it)) {
-                self.output.write(&source.lines.release());
+                source.release(&mut self.output);
             }
         }
     }
@@ -238,25 +219,13 @@ impl Pump {
     /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
     fn finish(mut self) -> Remains {
         self.drain();
-        for source in self.sources.values_mut() {
-            self.output.write(&source.lines.release());
+        while let Some((&number, source)) = self.sources.iter_mut().next() {
+            source.release(&mut self.output);
+            self.retire(number);
         }
         Remains {
+            tails: self.tails,
             output: self.output,
-            words: self.words,
-        }
-    }
-}
-
-fn read(from: &OwnedFd, into: &mut [u8]) -> Brought {
-    loop {
-        match nix::unistd::read(from, into) {
-            Ok(0) => return Brought::End,
-            Ok(count) => return Brought::Bytes(count),
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => return Brought::Nothing,
-            // EIO is how the end of a pseudo-terminal reads.
-            Err(_) => return Brought::End,
         }
     }
 }

@@ -1,103 +1,145 @@
 //! The launcher's side of its pumps.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, Receiver};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::thread;
 
-use nix::fcntl::OFlag;
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use anyhow::{Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::channel::{Wiring, resize};
-use super::output::{Output, Stream};
-use super::pump::{Order, Pump, Remains};
+use super::channel::{Wiring, resize, same_file};
+use super::lane::Lane;
+use super::logs;
+use super::output::Output;
+use super::pump::Order;
+use super::source::Channel;
 use super::tail::Words;
-use super::voice::{Orders, Voice};
+use super::treatment::{Started, Stream, Treatment};
+use super::voice::Voice;
+use crate::plan::Plan;
 use crate::topology::LocalRank;
 
 /// Descriptors that the launcher needs for itself, besides one connection to the store per worker.
 const OTHERS: u64 = 24;
 
+/// A relay that has not been started.
+pub(crate) struct Relaying {
+    /// What the guardian gives to workers.
+    pub(crate) wiring: Wiring,
+    logs: Option<(PathBuf, File)>,
+}
+
 /// Passes on what workers write.
-pub(crate) struct Relay {
-    /// One for each channel of a worker; the last one has stderr.
+pub(crate) struct Relay<'a> {
+    plan: &'a Plan,
+    /// One for each of our streams, or one for both; the last one has stderr.
     lanes: Vec<Lane>,
     voice: Voice,
+    /// Where the run's files are.
+    folder: Option<PathBuf>,
+    /// How often each worker has been started.
+    starts: BTreeMap<LocalRank, u32>,
     /// Those that are still open are told the terminal's size.
     ends: Vec<Weak<OwnedFd>>,
 }
 
-/// A pump and how to talk to it.
-struct Lane {
-    orders: Orders,
-    /// Ends with the pump.
-    life: OwnedFd,
-    remains: Receiver<Remains>,
-    ended: Option<Remains>,
-}
-
-impl Wiring {
-    /// The wiring for so many workers: to our own streams where descriptors are short, which is said.
-    pub(crate) fn for_workers(workers: u32, voice: &Voice) -> Self {
-        let wiring = Self::of_our_streams();
-        let needed = u64::from(workers) * u64::from(wiring.channels() + 1) + OTHERS;
-        match getrlimit(Resource::RLIMIT_NOFILE) {
-            Ok((_, most)) if most < needed => {
-                voice.say(&format!(
-                    "fabric: workers write directly: that takes {needed} open files, and {most} are allowed \
-                     (`ulimit -Hn`)\n"
-                ));
-                Self::Direct
-            }
-            _ => wiring,
+impl Relaying {
+    /// Looks at our streams and makes the folder of the log files, which is said.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or descriptors are short and something is wanted that needs them.
+    pub(crate) fn prepare(plan: &Plan, voice: &Voice) -> Result<Self> {
+        let wiring = match plan.output.direct {
+            true => Wiring::Direct,
+            false => affordable(Wiring::of_our_streams(&plan.output), plan, voice)?,
+        };
+        let logs = logs::make(plan)?;
+        if let Some((folder, _)) = &logs {
+            voice.say(&format!("fabric: logs in {}\n", folder.display()));
         }
+        Ok(Self { wiring, logs })
     }
-}
 
-impl Relay {
     /// Starts the pumps; `None` where workers write to our own streams. Our limit of open files is raised as
     /// far as it goes, so the guardian must have been forked already: workers inherit the user's.
     ///
     /// # Errors
     /// No thread or no descriptor can be had.
-    pub(crate) fn start(wiring: &Wiring, workers: u32, voice: &Voice) -> io::Result<Option<Self>> {
-        let streams = match wiring {
+    pub(crate) fn start<'a>(self, plan: &'a Plan, voice: &Voice) -> io::Result<Option<Relay<'a>>> {
+        let (folder, log) = self.logs.unzip();
+        let own = match self.wiring {
             Wiring::Direct => return Ok(None),
-            Wiring::Joined(_) => &[Stream::Out][..],
-            Wiring::Apart { .. } => &[Stream::Out, Stream::Err],
+            _ if same_file() => &[Stream::Out][..],
+            _ => &[Stream::Out, Stream::Err],
         };
         if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
         }
-        let lanes = streams.iter().map(|it| Lane::start(*it, workers == 1));
+        let mut outputs: Vec<Output> = own.iter().copied().map(Output::new).collect();
+        if let (Some(log), Some(last)) = (log, outputs.last_mut()) {
+            last.keep_log(log);
+        }
+        let alone = plan.workers() == 1;
+        let lanes = outputs.into_iter().map(|it| Lane::start(it, alone));
         let lanes: Vec<Lane> = lanes.collect::<io::Result<_>>()?;
         if let Some(lane) = lanes.last() {
             voice.go_through(lane.orders.clone());
         }
-        Ok(Some(Self {
+        Ok(Some(Relay {
+            plan,
             lanes,
             voice: voice.clone(),
+            folder,
+            starts: BTreeMap::new(),
             ends: Vec::new(),
         }))
     }
+}
 
+impl Relay<'_> {
     /// From now on what comes from `ends`, our ends of this worker's channels, is passed on.
-    pub(crate) fn add(&mut self, rank: LocalRank, ends: Vec<OwnedFd>) {
-        if ends.len() < self.lanes.len() {
+    pub(crate) fn add(&mut self, index: LocalRank, first_rank: u32, ends: Vec<OwnedFd>) {
+        if ends.is_empty() {
+            let rank = first_rank + index.0;
             self.voice.say(&format!(
-                "fabric: no pipe can be had for what local rank {rank} writes: it writes directly\n"
+                "fabric: no pipe can be had for what rank {rank} writes: it writes directly\n"
             ));
         }
+        let starts = self.starts.entry(index).or_default();
+        let attempt = *starts;
+        *starts += 1;
+        let worker = Started {
+            index,
+            first_rank,
+            attempt,
+        };
         self.ends.retain(|it| it.strong_count() > 0);
-        for (lane, end) in self.lanes.iter().zip(ends) {
-            let end = Arc::new(end);
-            self.ends.push(Arc::downgrade(&end));
-            lane.orders.give(Order::Add(rank, end));
+        for (stream, end) in [Stream::Out, Stream::Err].into_iter().zip(ends) {
+            self.add_channel(worker, stream, Arc::new(end));
         }
         // It may have changed since the guardian was forked.
         self.resize();
+    }
+
+    fn add_channel(&mut self, worker: Started, stream: Stream, end: Arc<OwnedFd>) {
+        let colour = stream.descriptor().is_terminal() && self.plan.environ.wants_colours();
+        let treatment = Treatment::of(self.plan, worker, stream, self.folder.as_deref(), colour);
+        self.ends.push(Arc::downgrade(&end));
+        let lane = match stream {
+            Stream::Out => self.lanes.first(),
+            Stream::Err => self.lanes.last(),
+        };
+        if let Some(lane) = lane {
+            lane.orders.give(Order::Add(Box::new(Channel {
+                rank: worker.index,
+                stream,
+                end,
+                treatment,
+            })));
+        }
     }
 
     /// Our terminal has another size. Workers are not in its process group: somebody has to tell them.
@@ -108,55 +150,55 @@ impl Relay {
 
     /// To be called when every worker has ended: the pumps write what is left and end.
     pub(crate) fn finish(&self) {
-        self.lanes
-            .iter()
-            .for_each(|it| it.orders.give(Order::Finish));
+        let orders = self.lanes.iter().map(|it| &it.orders);
+        orders.for_each(|it| it.give(Order::Finish));
     }
 
     /// Whether every pump has ended.
     pub(crate) fn ended(&mut self) -> bool {
-        for lane in self.lanes.iter_mut().filter(|it| it.ended.is_none()) {
-            lane.ended = lane.remains.try_recv().ok();
-        }
-        self.lanes.iter().all(|it| it.ended.is_some())
+        let running = self
+            .lanes
+            .iter_mut()
+            .filter_map(|it| (!it.ended()).then_some(()));
+        running.count() == 0
     }
 
     /// What poll(2) shall watch to see pumps end.
     pub(crate) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let running = self.lanes.iter().filter(|it| it.ended.is_none());
-        running.map(|it| it.life.as_fd())
+        self.lanes.iter().filter_map(Lane::life)
     }
 
-    /// The last words of each worker. A pump that has not ended, since nobody reads what it writes, is left
-    /// behind with that.
+    /// The last words of each worker: on stderr, if it wrote there. A pump that has not ended, since nobody
+    /// reads what it writes, is left behind with that.
     pub(crate) fn end(mut self) -> Words {
-        let last = self.lanes.pop().and_then(|it| it.ended);
-        let (words, output) = last.map(|it| (it.words, it.output)).unzip();
+        let last = self.lanes.pop().and_then(Lane::remains);
+        let others = self.lanes.into_iter().filter_map(Lane::remains);
+        let mut words = Words::new();
+        for ((rank, _), tail) in others.flat_map(|it| it.tails) {
+            words.insert(rank, tail);
+        }
+        let (tails, output) = last.map(|it| (it.tails, it.output)).unzip();
+        for ((rank, _), tail) in tails.unwrap_or_default() {
+            words.entry(rank).or_default().follow(tail);
+        }
         self.voice.go_straight(output);
-        words.unwrap_or_default()
+        words
     }
 }
 
-impl Lane {
-    fn start(stream: Stream, alone: bool) -> io::Result<Self> {
-        let bell = Arc::new(EventFd::from_flags(
-            EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
-        )?);
-        let (sender, orders) = mpsc::channel();
-        let (last_will, remains) = mpsc::channel();
-        let (life, held) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        let pump = Pump::new(Output::new(stream), alone, Arc::clone(&bell), orders)?;
-        thread::Builder::new()
-            .name("relay".to_owned())
-            .spawn(move || {
-                let _ = last_will.send(pump.run());
-                drop(held);
-            })?;
-        Ok(Self {
-            orders: Orders { sender, bell },
-            life,
-            remains,
-            ended: None,
-        })
+/// The same, or none where there are not enough descriptors for it, which is said.
+fn affordable(wiring: Wiring, plan: &Plan, voice: &Voice) -> Result<Wiring> {
+    let needed = u64::from(plan.workers()) * u64::from(wiring.channels() + 1) + OTHERS;
+    let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, most)| most);
+    if most >= needed {
+        return Ok(wiring);
     }
+    let short = format!("takes {needed} open files, and {most} are allowed (`ulimit -Hn`)");
+    if let Some(flag) = plan.output.needs_relay() {
+        bail!("failed to pass on output for `{flag}`: that {short}");
+    }
+    voice.say(&format!(
+        "fabric: workers write directly: to pass it on {short}\n"
+    ));
+    Ok(Wiring::Direct)
 }

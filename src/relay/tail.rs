@@ -16,10 +16,15 @@ pub(crate) struct Tail {
     bytes: Vec<u8>,
     /// The beginning is missing.
     cut: bool,
+    /// Ends of lines, and bytes, since the beginning.
+    pub(crate) ends: u64,
+    pub(crate) length: u64,
 }
 
 impl Tail {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.ends += bytes.iter().filter(|it| **it == b'\n').count() as u64;
+        self.length += bytes.len() as u64;
         let kept = &bytes[bytes.len().saturating_sub(KEPT)..];
         self.cut |= kept.len() < bytes.len();
         if kept.len() == KEPT {
@@ -31,6 +36,16 @@ impl Tail {
             self.bytes.drain(..self.bytes.len() - KEPT);
             self.cut = true;
         }
+    }
+
+    /// Puts another stream of the same worker in its place, unless that says nothing; what was written counts
+    /// for both.
+    pub(crate) fn follow(&mut self, other: Self) {
+        let (ends, length) = (self.ends + other.ends, self.length + other.length);
+        if other.length > 0 {
+            *self = other;
+        }
+        (self.ends, self.length) = (ends, length);
     }
 
     /// The last lines that say something, `most` at most, as they would stand on a terminal: of a line that

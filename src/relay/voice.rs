@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::EventFd;
 
-use super::output::{Output, Stream};
+use super::output::Output;
 use super::pump::Order;
+use super::treatment::Stream;
 
 /// While workers' output is relayed, lines of our own go the same way: they never fall into the middle of
 /// another line, and who speaks never waits for a reader. Before and after they are written at once.

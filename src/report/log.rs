@@ -7,7 +7,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::reporter::colours_wanted;
 use crate::environ::Environ;
 use crate::relay::Voice;
 
@@ -25,7 +24,7 @@ pub(crate) fn start_log(verbosity: i8, environ: &Environ, voice: &Voice) {
         .text("RUST_LOG")
         .and_then(|it| it.parse::<Targets>().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(level));
-    let colours = colours_wanted(environ) && io::stderr().is_terminal();
+    let colours = environ.wants_colours() && io::stderr().is_terminal();
     let voice = voice.clone();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(move || voice.clone())

@@ -1,6 +1,5 @@
 //! The only place that prints.
 
-use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 use super::cause::{Memory, bytes};
@@ -11,7 +10,6 @@ use super::refusal;
 use super::summary::{Summary, went_well};
 use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
-use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::relay::Voice;
 use crate::status::Status;
@@ -37,7 +35,7 @@ pub(crate) struct Reporter<'a> {
 impl<'a> Reporter<'a> {
     pub(crate) fn new(plan: &'a Plan, voice: &'a Voice) -> Self {
         let paint = Paint {
-            on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
+            on: plan.environ.wants_colours() && io::stderr().is_terminal(),
         };
         Self {
             plan,
@@ -247,9 +245,4 @@ pub(crate) fn say(text: &str) {
 /// Text for standard error; there is nobody to tell when that fails.
 pub(crate) fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// NO_COLOR (no-color.org) and a dumb terminal want none.
-pub(super) fn colours_wanted(environ: &Environ) -> bool {
-    environ.text("NO_COLOR").is_none() && environ.get("TERM") != Some(OsStr::new("dumb"))
 }

@@ -296,7 +296,7 @@ fn without_descriptors_workers_write_directly_and_that_is_said() {
     let fabric = with_files(Fabric::run(), 64);
     let done = shell(fabric, 60, "echo here\n").finish().expect_code(0);
     assert_eq!(done.stdout, "here\n".repeat(60));
-    let said = "fabric: workers write directly: that takes 204 open files, and 64 are allowed (`ulimit -Hn`)\n";
+    let said = "fabric: workers write directly: to pass it on takes 204 open files, and 64 are allowed (`ulimit -Hn`)\n";
     assert_eq!(done.stderr, said);
 }
 
