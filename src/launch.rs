@@ -1,6 +1,7 @@
 //! `fabric run`, from what was asked to how it ended.
 
 use std::ffi::OsString;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(
     inherited: &Inherited,
     words: &[OsString],
 ) -> Result<Exit> {
-    let voice = Voice::new();
+    let (voice, origin) = (Voice::new(), Instant::now());
     report::start_log(request.verbosity, &environ, &voice);
     let plan = decide(request, environ)?;
     let mut reporter = report::Reporter::new(&plan, &voice);
@@ -31,6 +32,7 @@ pub(crate) fn run(
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
+    reporter.open_files(origin)?;
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
     if let Some(hosted) = &hosted {
@@ -41,6 +43,7 @@ pub(crate) fn run(
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         server: hosted.map(|it| it.server),
         voice: &voice,
+        origin,
     };
     let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
     reporter.sum_up(&outcome);

@@ -32,6 +32,8 @@ pub(crate) struct Start<'a> {
     /// The store, where this node hosts it.
     pub(crate) server: Option<Server>,
     pub(crate) voice: &'a Voice,
+    /// When the run began.
+    pub(crate) origin: Instant,
 }
 
 /// Runs the plan to its end. `hear` is told every event as it comes.
@@ -53,7 +55,7 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
         wiring: relaying.wiring,
         inherited: start.inherited,
         error_dir: directory.as_ref().map(PrivateDir::path),
-        origin: Instant::now(),
+        origin: start.origin,
         argument_bytes: start.argument_bytes,
     };
     let ward = Ward::start(&birth).map_err(|error| no_guardian(error, plan))?;

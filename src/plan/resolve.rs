@@ -301,7 +301,10 @@ fn output(request: &Request) -> Result<Output> {
         return Ok(output);
     };
     let said = request.said.iter().find(|it| it.flag == flag);
-    let source = said.map_or(String::new(), |it| format!(" ({})", it.source));
+    let source = match said.map(|it| &it.source) {
+        Some(Source::Variable(name)) => format!(" ({name})"),
+        _ => String::new(),
+    };
     bail!(
         "`{flag}`{source} works on what passes through the launcher, and with `--output direct` nothing \
          does: leave one of them out"

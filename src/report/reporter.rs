@@ -1,9 +1,13 @@
 //! The only place that prints.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+use anyhow::Result;
 
 use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
+use super::files::Files;
 use super::line::{Paint, span};
 use super::processes::{described, owner};
 use super::refusal;
@@ -30,6 +34,7 @@ pub(crate) struct Reporter<'a> {
     /// /dev/shm at that time.
     shared_memory: Option<Memory>,
     left: Vec<Pid>,
+    files: Option<Files>,
 }
 
 impl<'a> Reporter<'a> {
@@ -46,7 +51,17 @@ impl<'a> Reporter<'a> {
             failure: None,
             shared_memory: None,
             left: Vec::new(),
+            files: None,
         }
+    }
+
+    /// Opens what `--events` and `--report` name; `origin` is when the run began.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn open_files(&mut self, origin: Instant) -> Result<()> {
+        self.files = Some(Files::open(self.plan, origin)?);
+        Ok(())
     }
 
     /// Advice on a plan that is right but perhaps not meant.
@@ -83,6 +98,9 @@ impl<'a> Reporter<'a> {
 
     /// Says what a person wants to know at once.
     pub(crate) fn hear(&mut self, told: &Told) {
+        if let Some(files) = &mut self.files {
+            files.hear(told, self.plan, self.first_rank);
+        }
         match told {
             Told::Event(stamped) => self.hear_event(stamped),
             Told::Waiting(text) | Told::Notice(text) => {
@@ -138,7 +156,10 @@ impl<'a> Reporter<'a> {
     }
 
     /// The summary of a run that did not go well, last of all.
-    pub(crate) fn sum_up(&self, outcome: &Outcome) {
+    pub(crate) fn sum_up(&mut self, outcome: &Outcome) {
+        if let Some(files) = &mut self.files {
+            files.conclude(outcome, self.plan, self.first_rank);
+        }
         if went_well(outcome) {
             return;
         }

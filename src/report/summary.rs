@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::cause::{Clues, explain};
 use super::exception::exception;
 use super::fates::{fates, lived};
+use super::hints::hint;
 use super::line::{Paint, harmless, ranks, shortened, span, wrap};
 use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
 use crate::plan::Plan;
@@ -119,7 +120,8 @@ impl Summary<'_> {
     fn own_words(&self, text: &mut String, rank: LocalRank) {
         let words = self.outcome.last_words.get(&rank);
         let words = words.map_or_else(Vec::new, |it| it.lines(WORDS));
-        let quoted: &[String] = if self.plan.workers() > 1 { &words } else { &[] };
+        let alone = self.plan.workers() == 1 && self.plan.output.needs_relay().is_none();
+        let quoted: &[String] = if alone { &[] } else { &words };
         let confession = self.outcome.confessions.get(&rank.0);
         if let Some(confession) = confession.and_then(|it| parse_error_file(it)) {
             let message = harmless(&shortened(&confession.message, MESSAGE));
@@ -130,6 +132,9 @@ impl Summary<'_> {
             }
         } else if let Some(exception) = exception(&words) {
             self.row(text, "message", &harmless(&shortened(exception, MESSAGE)));
+        }
+        if let Some(hint) = hint(words.iter().map(String::as_str)) {
+            self.row(text, "hint", hint);
         }
         self.quote(text, "last lines", quoted);
     }

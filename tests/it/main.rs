@@ -15,4 +15,5 @@ mod hostlist;
 mod ports;
 mod terminal;
 mod relay;
+mod output;
 mod powers;
