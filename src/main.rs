@@ -15,6 +15,7 @@ mod relay;
 mod agent;
 mod report;
 mod placement;
+mod link;
 mod launch;
 
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
             report::say(&text);
             Ok(Exit::Code(0))
         }
+        Ok(Command::Link) => link::link().map(told),
+        Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => hand_over(words, &environ),
         Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
     };
@@ -57,6 +60,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn told(text: String) -> Exit {
+    report::say(&text);
+    Exit::Code(0)
 }
 
 /// `fabric consolidate`: this process becomes the Python original. Returns only if that failed.

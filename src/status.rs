@@ -42,9 +42,7 @@ const SIGNALS: &[(i32, &str, &str)] = &[
 ];
 
 impl Signal {
-    pub(crate) const HUP: Self = Self(1);
     pub(crate) const INT: Self = Self(2);
-    pub(crate) const QUIT: Self = Self(3);
     pub(crate) const KILL: Self = Self(9);
     pub(crate) const TERM: Self = Self(15);
     pub(crate) const CHLD: Self = Self(17);

@@ -32,7 +32,13 @@ pub(crate) struct Company<'a> {
     /// The others know, or need not know, that we stop.
     stopped: bool,
     over: bool,
+    /// When to look next for workers that do not find each other, and how long to wait after that.
+    look: Option<(Instant, Duration)>,
 }
+
+/// A process group that takes longer than this to come together is worth a line; importing torch may take a
+/// good part of it. The pauses between two looks double.
+const STUCK: Duration = Duration::from_secs(60);
 
 impl<'a> Company<'a> {
     /// Goes to the meeting: hosts it where we have the store's port, joins it elsewhere. Starts threads, so
@@ -68,6 +74,7 @@ impl<'a> Company<'a> {
             pending: Vec::new(),
             stopped: false,
             over: false,
+            look: None,
         })
     }
 
@@ -90,16 +97,25 @@ impl<'a> Company<'a> {
         if !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }
-        let deadline = self.meeting.deadline();
-        deadline.map(|it| it.saturating_duration_since(Instant::now()))
+        let deadlines = [self.meeting.deadline(), self.look.map(|(at, _)| at)];
+        let first = deadlines.into_iter().flatten().min();
+        first.map(|it| it.saturating_duration_since(Instant::now()))
     }
 
     /// What has happened since the last call.
     pub(crate) fn advance(&mut self) -> Vec<Event> {
-        let mut events = std::mem::take(&mut self.pending);
-        events.extend(self.meeting.advance(Instant::now()));
+        let (mut events, now) = (std::mem::take(&mut self.pending), Instant::now());
+        events.extend(self.meeting.advance(now));
+        events.extend(self.absent(now).map(Event::Notice));
         self.over |= events.contains(&Event::Over);
         events
+    }
+
+    /// Whom the workers wait for, if it is time to look and they wait for somebody.
+    fn absent(&mut self, now: Instant) -> Option<String> {
+        let (_, pause) = self.look.filter(|(at, _)| now >= *at)?;
+        self.look = Some((now + pause, pause * 2));
+        self.meeting.absent()
     }
 
     /// Nobody needs us any more.
@@ -109,6 +125,11 @@ impl<'a> Company<'a> {
 
     /// Every node is there: what the guardian is told.
     pub(crate) fn begin(&mut self, ready: &Ready) -> Command {
+        self.look = self
+            .plan
+            .place
+            .leads
+            .then(|| (Instant::now() + STUCK, STUCK * 2));
         self.world.first_rank = ready.base.0;
         self.world.world_size = ready.world_size;
         self.world.first_role_rank = ready.role_base;

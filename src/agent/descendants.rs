@@ -6,8 +6,10 @@
 //! then all there can be, which takes a second or two. That is complete as well, since whatever a killed
 //! child leaves becomes a child in its turn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
+use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -20,6 +22,8 @@ use crate::status::Signal;
 
 /// Highest process number any Linux hands out (PID_MAX_LIMIT, 64 bit).
 const PID_MAX: Pid = 4_194_304;
+/// How often a killer looks after what was made since it last looked: each takes a fraction of a millisecond.
+const CHASES: usize = 500;
 
 /// One line of /proc/PID/stat (proc(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,17 +47,71 @@ impl Process {
         self.state == b'X' || self.state == b'Z' && self.threads <= 1
     }
 
+    /// It did not end, or we are not given it to reap, because a debugger holds it.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.is_dead() || peek(Which::One(self.pid)) == Found::Alive
+    }
+
     /// The same for one process whenever it is seen, and for no other.
     pub(crate) fn identity(&self) -> (Pid, u64) {
         (self.pid, self.born)
     }
 }
 
+/// Tells which of the processes below this one are none of ours, and so what is below them is not either.
+pub(crate) type Foreign<'f> = &'f dyn Fn(&Process) -> bool;
+
+/// Everything below is ours.
+pub(crate) const NOBODY: Foreign<'_> = &|_| false;
+
 /// All processes below this one, each after its parent; dead ones, too, until they are reaped.
-pub(crate) fn below() -> Vec<Process> {
-    match all() {
-        Some(all) => tree(getpid().as_raw(), &all),
-        None => children_without_proc(),
+pub(crate) fn below(foreign: Foreign<'_>) -> Vec<Process> {
+    let mut found = Vec::new();
+    visit(foreign, &mut |it| found.push(*it));
+    found
+}
+
+/// Kills all processes below this one, and what they make meanwhile. What SIGKILL was sent to makes no more;
+/// but a process may be found dead whose child was made after the child's number had been passed. So the
+/// numbers handed out since are looked through, again and again, until nobody of ours is among them: that
+/// catches even a process which goes on to another one every millisecond.
+///
+/// True if there was anything, be it dead.
+pub(crate) fn kill_all_below(foreign: Foreign<'_>) -> bool {
+    let mut any = false;
+    let mut kill = |it: &Process| {
+        any = true;
+        if !it.is_dead() {
+            send(it, Signal::KILL);
+        }
+    };
+    let before = newest();
+    if let (Some(below), Some(before)) = (visit(foreign, &mut kill), before) {
+        chase(below, before, foreign, &mut kill);
+    }
+    any
+}
+
+/// Visits what was made since `last` was the newest number, until nobody of ours is among it.
+fn chase(
+    mut below: HashSet<Pid>,
+    mut last: Pid,
+    foreign: Foreign<'_>,
+    visit: &mut dyn FnMut(&Process),
+) {
+    for _ in 0..CHASES {
+        let Some(newest) = newest() else { return };
+        let mut any = false;
+        for it in numbers_between(last, newest).filter_map(look_up) {
+            if below.contains(&it.parent) && !foreign(&it) && below.insert(it.pid) {
+                visit(&it);
+                any = true;
+            }
+        }
+        if !any {
+            return;
+        }
+        last = newest;
     }
 }
 
@@ -86,38 +144,83 @@ fn is_still_there(process: &Process) -> bool {
 }
 
 fn look_up(pid: Pid) -> Option<Process> {
-    parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    // One read of enough bytes for all fields: there may be ten thousand processes.
+    let mut line = [0; 1024];
+    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut line).ok()?;
+    parse(&line[..length])
 }
 
-/// Every process there is, or `None` without a /proc that numbers processes as we do.
-fn all() -> Option<HashMap<Pid, Process>> {
+/// Visits all processes below this one, as they are found. The numbers of all, and our own; `None` where
+/// there is no /proc, and so only children were visited.
+fn visit(foreign: Foreign<'_>, visit: &mut dyn FnMut(&Process)) -> Option<HashSet<Pid>> {
+    match numbers() {
+        Some(numbers) => {
+            let all = numbers.filter_map(look_up).filter(|it| !foreign(it));
+            Some(visit_tree(getpid().as_raw(), all, visit))
+        }
+        None => {
+            visit_children(&mut |it| {
+                if !foreign(it) {
+                    visit(it);
+                }
+            });
+            None
+        }
+    }
+}
+
+/// The number of every process there is, or `None` without a /proc that numbers processes as we do.
+fn numbers() -> Option<impl Iterator<Item = Pid>> {
     // After `unshare --pid` without `--mount-proc` it is the outer namespace's: its numbers are strangers'.
     if fs::read_link("/proc/self").ok()? != Path::new(&getpid().to_string()) {
         return None;
     }
-    let found = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
-        let pid: Pid = entry.file_name().to_str()?.parse().ok()?;
-        look_up(pid)
-    });
-    Some(found.map(|it| (it.pid, it)).collect())
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    Some(entries.filter_map(|it| it.file_name().to_str()?.parse().ok()))
 }
 
-fn tree(root: Pid, all: &HashMap<Pid, Process>) -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<&Process>> = HashMap::new();
-    for process in all.values() {
-        children.entry(process.parent).or_default().push(process);
-    }
-    let (mut found, mut seen) = (Vec::new(), HashSet::from([root]));
-    let mut ahead = vec![root];
-    while let Some(pid) = ahead.pop() {
-        for child in children.get(&pid).into_iter().flatten() {
-            if seen.insert(child.pid) {
-                ahead.push(child.pid);
-                found.push(**child);
-            }
+/// The numbers handed out after the one, up to the other; they begin anew at the top.
+fn numbers_between(after: Pid, to: Pid) -> impl Iterator<Item = Pid> {
+    let top = if after <= to { to } else { pid_max() };
+    let anew = if after <= to { 0 } else { to };
+    (after + 1..=top).chain(1..=anew)
+}
+
+fn pid_max() -> Pid {
+    let text = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    text.and_then(|it| it.trim().parse().ok())
+        .unwrap_or(PID_MAX)
+}
+
+fn visit_tree(
+    root: Pid,
+    all: impl Iterator<Item = Process>,
+    visit: &mut dyn FnMut(&Process),
+) -> HashSet<Pid> {
+    let mut below = HashSet::from([root]);
+    let mut apart = Vec::new();
+    for process in all {
+        if below.contains(&process.parent) {
+            below.insert(process.pid);
+            visit(&process);
+        } else {
+            apart.push(process);
         }
     }
-    found
+    // Children whose numbers are lower than their parents', because the numbers have begun anew.
+    let mut before = usize::MAX;
+    while apart.len() < before {
+        before = apart.len();
+        apart.retain(|it| {
+            let found = below.contains(&it.parent) && below.insert(it.pid);
+            if found {
+                visit(it);
+            }
+            !found
+        });
+    }
+    below
 }
 
 /// The fields after the command, which is in brackets and may itself hold brackets and blanks.
@@ -139,31 +242,34 @@ fn parse(stat: &[u8]) -> Option<Process> {
     })
 }
 
-fn children_without_proc() -> Vec<Process> {
+fn visit_children(visit: &mut dyn FnMut(&Process)) {
     let own = getpid().as_raw();
     let recent = match newest() {
         Some(newest) if newest > own => own..newest,
         // The numbers have begun anew, or there is no knowing.
         _ => 1..PID_MAX,
     };
-    let found = children_among(recent);
-    if found.is_empty() && peek(Which::Any) != Found::Nobody {
-        return children_among(1..PID_MAX);
+    // Dead ones are to be reaped first: they hide whether somebody is alive.
+    if !visit_children_among(recent, visit) && peek(Which::Any) == Found::Alive {
+        visit_children_among(1..PID_MAX, visit);
     }
-    found
 }
 
-fn children_among(numbers: std::ops::Range<Pid>) -> Vec<Process> {
-    let alive = numbers.filter(|pid| peek(Which::One(*pid)) == Found::Alive);
-    let unknown = |pid| Process {
-        pid,
-        parent: 0,
-        session: 0,
-        state: b'?',
-        born: 0,
-        threads: 1,
-    };
-    alive.map(unknown).collect()
+/// True if there was one.
+fn visit_children_among(numbers: Range<Pid>, visit: &mut dyn FnMut(&Process)) -> bool {
+    let mut found = false;
+    for pid in numbers.filter(|pid| peek(Which::One(*pid)) == Found::Alive) {
+        found = true;
+        visit(&Process {
+            pid,
+            parent: 0,
+            session: 0,
+            state: b'?',
+            born: 0,
+            threads: 1,
+        });
+    }
+    found
 }
 
 /// The number that was handed out last: that of a process which is made to learn it.
@@ -208,19 +314,27 @@ mod tests {
         assert_eq!(parse(b"42 (short) S 7"), None);
     }
 
+    #[track_caller]
+    fn check(all: &[(Pid, Pid)], expected: &[Pid]) {
+        let mut found = Vec::new();
+        let all = all.iter().map(|(pid, parent)| process(*pid, *parent, b'S'));
+        visit_tree(10, all, &mut |it| found.push(it.pid));
+        assert_eq!(found, expected);
+    }
+
     #[test]
     fn the_tree_leaves_out_strangers() {
-        let all = [
-            process(10, 1, b'S'),
-            process(11, 10, b'Z'),
-            process(12, 10, b'S'),
-            process(13, 12, b'T'),
-            process(20, 1, b'S'),
-        ];
-        let all = all.map(|it| (it.pid, it)).into_iter().collect();
-        let mut found: Vec<Pid> = tree(10, &all).iter().map(|it| it.pid).collect();
-        found.sort_unstable();
-        assert_eq!(found, [11, 12, 13]);
+        check(
+            &[(1, 0), (10, 1), (11, 10), (12, 11), (20, 1), (21, 20)],
+            &[11, 12],
+        );
+        check(&[(1, 0), (10, 1)], &[]);
+    }
+
+    #[test]
+    fn children_with_lower_numbers_than_their_parents_are_found_all_the_same() {
+        let all = [(1, 0), (2, 4), (3, 9), (4, 3), (9, 10), (10, 1), (11, 10)];
+        check(&all, &[9, 11, 3, 4, 2]);
     }
 
     #[test]

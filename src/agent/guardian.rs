@@ -15,7 +15,7 @@
 //! One thread, one wait: poll(2) on the launcher's socket and on SIGCHLD, with the policy's next deadline.
 //! No descriptor per worker, so a limit of 64 open files watches 100 workers.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -27,7 +27,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, recv, sendmsg};
 use nix::sys::time::TimeSpec;
 
-use super::descendants::{self, Process};
+use super::descendants::{self, NOBODY, Process, below, kill_all_below};
 use super::event::{Event, Pid, Step};
 use super::message::{Command, SIZE, Stamped};
 use super::policy::{Action, Input, Moment, Policy, Target};
@@ -39,9 +39,6 @@ use crate::relay::{Ends, Wiring};
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
-/// How often a sweep looks again for processes that were made while it was under way. Each look takes about a
-/// millisecond, so this bounds what a sweep may take where somebody forks for ever; another one follows.
-const LOOKS: usize = 50;
 /// poll(2) refuses times that do not fit the kernel's; nobody notices an extra look once a day.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
 
@@ -283,15 +280,15 @@ impl<'a> Guardian<'a> {
                 Action::Send(signal, target) => self.send(signal, target),
                 Action::Tell(event) => self.tell(event),
                 Action::TellLeft => {
-                    let left = descendants::below().into_iter();
+                    let left = below(NOBODY).into_iter();
                     for process in left.filter(|it| !it.is_dead()) {
                         self.tell(Event::Left { pid: process.pid });
                     }
                     self.tell(Event::Lingering);
                 }
-                // What is dead and still there after SIGKILL is held by a debugger: it counts.
                 Action::TellStuck => {
-                    for Process { pid, state, .. } in descendants::below() {
+                    let stuck = below(NOBODY).into_iter().filter(Process::is_stuck);
+                    for Process { pid, state, .. } in stuck {
                         self.tell(Event::Stuck { pid, state });
                     }
                 }
@@ -305,7 +302,11 @@ impl<'a> Guardian<'a> {
         match target {
             Target::Workers => children.for_each(|pid| descendants::kill(*pid, signal)),
             Target::Groups => children.for_each(|pid| descendants::kill(-pid, signal)),
-            Target::Everything => sweep(signal),
+            Target::Everything if signal == Signal::KILL => drop(kill_all_below(NOBODY)),
+            Target::Everything => {
+                let below = below(NOBODY).into_iter();
+                below.for_each(|it| descendants::send(&it, signal));
+            }
         }
     }
 
@@ -355,23 +356,6 @@ impl<'a> Guardian<'a> {
             // It has been reaped meanwhile: nobody has a number for it any more.
             Err(Errno::ESRCH) => say(None),
             done => done,
-        }
-    }
-}
-
-/// Signals everything below us. Looks again until nobody new is there: what was signalled with SIGKILL
-/// cannot fork any more, but what it forked a moment before may have been missed.
-fn sweep(signal: Signal) {
-    let mut signalled = HashSet::new();
-    for _ in 0..LOOKS {
-        let mut found = descendants::below();
-        found.retain(|it| !it.is_dead() && signalled.insert(it.identity()));
-        if found.is_empty() {
-            return;
-        }
-        found.iter().for_each(|it| descendants::send(it, signal));
-        if signal != Signal::KILL {
-            return;
         }
     }
 }

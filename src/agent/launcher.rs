@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::company::{Company, FAREWELL};
-use super::descendants::{self, Process};
+use super::descendants::{self, NOBODY, Process, below, kill_all_below};
 use super::event::{Event, Why};
 use super::message::{Command, Stamped};
 use super::outcome::{Exit, Outcome};
@@ -306,23 +306,25 @@ impl Launcher<'_> {
         }
     }
 
-    /// The guardian was lost before its work was done: ends what it left to us.
+    /// The guardian was lost before its work was done: ends what it left to us, but neither what was there
+    /// before nor what is in our session. All workers left that and none can come back, so who is there is a
+    /// stranger's orphan.
     fn take_over(&mut self, strangers: &[Process]) {
+        let session = descendants::own_session();
+        let foreign = |it: &Process| {
+            let identity = it.identity();
+            it.session == session || strangers.iter().any(|old| old.identity() == identity)
+        };
         let deadline = Instant::now() + SWEEP;
-        loop {
+        while Instant::now() < deadline {
             while let Found::Dead(..) = reap(Which::Any) {}
-            let left = ours(strangers);
-            if left.is_empty() {
+            if !kill_all_below(&foreign) {
                 return;
             }
-            if Instant::now() >= deadline {
-                let left = left.iter().map(|it| (it.pid, it.state));
-                return self.outcome.stuck.extend(left);
-            }
-            let alive = left.iter().filter(|it| !it.is_dead());
-            alive.for_each(|it| descendants::send(it, Signal::KILL));
             self.wait_for_a_death();
         }
+        let left = below(&foreign).into_iter().filter(Process::is_stuck);
+        self.outcome.stuck.extend(left.map(|it| (it.pid, it.state)));
     }
 
     /// Or for a moment: not every death is that of a child of ours.
@@ -338,27 +340,8 @@ impl Launcher<'_> {
 pub(crate) fn strangers() -> Vec<Process> {
     match peek(Which::Any) {
         Found::Nobody => Vec::new(),
-        _ => descendants::below(),
+        _ => below(NOBODY),
     }
-}
-
-/// Everything below us but what was there before, what that has started since, and what is in our session:
-/// strangers' orphans, since nobody can come back to a session that all workers left.
-fn ours(strangers: &[Process]) -> Vec<Process> {
-    let own_session = descendants::own_session();
-    let mut below = descendants::below();
-    let mut foreign = Vec::new();
-    // A parent is judged before its children.
-    below.retain(|it| {
-        let stranger = it.session == own_session
-            || foreign.contains(&it.parent)
-            || strangers.iter().any(|old| old.identity() == it.identity());
-        if stranger {
-            foreign.push(it.pid);
-        }
-        !stranger
-    });
-    below
 }
 
 fn from_now(at: Instant) -> Duration {

@@ -119,8 +119,9 @@ impl Inbox {
     /// # Errors
     /// The thread was refused.
     pub(crate) fn listen_for_interrupts(&mut self, inherited: &Inherited) -> io::Result<()> {
-        if let Some(interrupter) = self.interrupter.take()
-            && !inherited.ignores(Signal::INT)
+        // Where it is ignored the pipe stays open and empty: closed, it would wake poll(2) for ever.
+        if !inherited.ignores(Signal::INT)
+            && let Some(interrupter) = self.interrupter.take()
         {
             ctrlc::set_handler(move || {
                 // A full pipe holds more interrupts than anybody means.

@@ -41,7 +41,7 @@ pub(super) fn root(width: usize) -> Command {
                 .action(ArgAction::Version)
                 .help("Show the version and exit"),
         )
-        .subcommands([run(), consolidate(), completions(), man()])
+        .subcommands([run(), consolidate(), completions(), man(), link(), unlink()])
         .mut_subcommands(|it| it.help_template(HELP_TEMPLATE).disable_help_flag(true))
 }
 
@@ -163,6 +163,18 @@ fn completions() -> Command {
 fn man() -> Command {
     Command::new("man")
         .about("Print the manual page: fabric man | man -l -")
+        .arg(help())
+}
+
+fn link() -> Command {
+    Command::new("link")
+        .about("Let `fabric`, in the folder where this program is installed, be this program")
+        .arg(help())
+}
+
+fn unlink() -> Command {
+    Command::new("unlink")
+        .about("Let `fabric` be Lightning's own again")
         .arg(help())
 }
 

@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn signals_are_named_once_each_and_must_be_catchable() {
         let kind = Kind::Signals(|request, value| request.signals_to_handle = value);
-        let named = Sourced::new(vec![Signal::TERM, Signal::HUP], Source::Default);
+        let named = Sourced::new(vec![Signal::TERM, Signal(1)], Source::Default);
         let expected = Request {
             signals_to_handle: named,
             ..Request::default()

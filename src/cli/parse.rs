@@ -31,6 +31,9 @@ pub(crate) enum Command {
     Show(String),
     /// `fabric consolidate` with these words, for the Python original.
     Consolidate(Vec<OsString>),
+    /// To make `fabric` in our bin folder start this program, or what it started before.
+    Link,
+    Unlink,
 }
 
 /// The command of the words after the program's name. `terminal` is the width of the terminal in
@@ -156,7 +159,9 @@ fn unknown(
         return Ok(Command::Show(shown));
     }
     let known = commands::names();
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    // difflib takes `runn` for `unlink` as well.
+    let likely = known.iter().filter(|it| *it != "unlink");
+    let known: Vec<&str> = likely.map(String::as_str).collect();
     let message = format!("No such command {}.", repr(&name));
     let message = message + &did_you_mean(&name.to_string_lossy(), &known);
     Err(Usage::new(Form::Group, &message).hint(hint::unknown_command(&name, look)))
@@ -176,13 +181,15 @@ fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Comman
         }
     };
     let shell = |matches: &ArgMatches| matches.get_one::<Shell>("shell").copied();
-    Ok(Command::Show(match matches.subcommand() {
+    Ok(match matches.subcommand() {
+        Some(("link", _)) => Command::Link,
+        Some(("unlink", _)) => Command::Unlink,
         Some(("completions", matches)) => {
             let shell = shell(matches).expect("clap asks for it");
-            commands::completion_script(shell)
+            Command::Show(commands::completion_script(shell))
         }
-        _ => commands::man_page(),
-    }))
+        _ => Command::Show(commands::man_page()),
+    })
 }
 
 /// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
@@ -300,6 +307,9 @@ mod tests {
             usage.text
         );
         assert!(parse_line("man x").is_err());
+        assert_eq!(parse_line("link"), Ok(Command::Link));
+        assert_eq!(parse_line("unlink"), Ok(Command::Unlink));
+        assert!(parse_line("link /usr/bin").is_err());
     }
 
     #[track_caller]

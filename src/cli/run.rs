@@ -335,7 +335,7 @@ mod tests {
             run_id: Sourced::new("none".into(), Source::Default),
             linger: Sourced::new(Duration::from_secs(5), Source::Default),
             signals_to_handle: Sourced::new(
-                vec![Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT],
+                vec![Signal::TERM, Signal::INT, Signal(1), Signal(3)],
                 Source::Default,
             ),
             ..Request::default()

@@ -41,11 +41,6 @@ impl HostList {
         Ok(Self { items })
     }
 
-    /// How many names there are, repeated ones counted each time.
-    pub(crate) fn count(&self) -> u64 {
-        self.items.iter().filter_map(|it| count_item(it)).sum()
-    }
-
     /// The name at `index`, from 0.
     pub(crate) fn nth(&self, index: u64) -> Option<String> {
         let mut left = index;
@@ -171,6 +166,13 @@ fn number_at(ranges: &[Range], mut index: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl HostList {
+        /// How many names there are, repeated ones counted each time.
+        fn count(&self) -> u64 {
+            self.items.iter().filter_map(|it| count_item(it)).sum()
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {

@@ -120,7 +120,7 @@ fn exclusive(place: Place, tree: &Tree) -> Result<CpuSet, String> {
     let (each, extra) = (cores.len() / place.devices, cores.len() % place.devices);
     if each == 0 && !cores.is_empty() {
         return Err(format!(
-            "NUMA node {} has {} cores for {} devices",
+            "NUMA node {} has fewer cores ({}) for this process than devices ({})",
             place.node,
             cores.len(),
             place.devices

@@ -249,7 +249,7 @@ fn what_is_forbidden_is_left_out_and_what_is_missing_is_named() {
     machine.forbidden = (1..8).chain(16..24).collect();
     let none = "this process may use CPUs 0,8-15,24-31, and NUMA node 1 has none of them";
     check(&machine, Binding::Node, ["0", "0", none, "12-15,28-31"]);
-    let few = "NUMA node 0 has 1 cores for 2 devices";
+    let few = "NUMA node 0 has fewer cores (1) for this process than devices (2)";
     check(
         &machine,
         Binding::Exclusive,

@@ -314,3 +314,62 @@ fn output(request: &Request) -> Result<Output> {
 fn number(given: &Integer) -> Option<u32> {
     u32::try_from(given.value?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn kubeflows_rendezvous_is_obeyed() {
+        let mut request = sample::request(2);
+        request.ignored = vec!["PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS"];
+        let mut cluster = Cluster::plain();
+        assert_eq!(ignored(&request, &cluster), request.ignored);
+        let source = Source::Variable("PET_RDZV_ENDPOINT".into());
+        cluster.main_address = Some(Sourced::new("job-worker-0".into(), source));
+        assert_eq!(ignored(&request, &cluster), ["PET_MAX_RESTARTS"]);
+    }
+
+    #[test]
+    fn a_list_of_devices_that_a_worker_cannot_see_becomes_their_number() {
+        let mut request = sample::request(2);
+        request.devices.value = "3,1".into();
+        assert_eq!(devices(&request, 2, None), "3,1");
+        request.virtual_local_rank = true;
+        assert_eq!(devices(&request, 2, None), "2");
+        request.devices.value = "-1".into();
+        assert_eq!(devices(&request, 2, None), "-1");
+    }
+
+    #[test]
+    fn what_is_executed_depends_on_what_the_script_is() {
+        let words = |change: fn(&mut Request)| {
+            let mut request = sample::request(2);
+            change(&mut request);
+            let plan = resolve(sample::given(&request, 2, &[])).unwrap();
+            let words = plan
+                .arguments
+                .into_iter()
+                .map(|it| it.into_string().unwrap());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let python = "/venv/bin/python3 -u";
+        assert_eq!(words(|_| {}), format!("{python} train.py --lr 0.1"));
+        let module = words(|it| it.module = true);
+        assert_eq!(module, format!("{python} -m train.py --lr 0.1"));
+        assert_eq!(words(|it| it.no_python = true), "train.py --lr 0.1");
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        let mut request = sample::request(2);
+        let limit = |request: &Request| {
+            let plan = resolve(sample::given(request, 2, &[])).unwrap();
+            plan.settings.limit
+        };
+        assert_eq!(limit(&request), None);
+        request.timeout.value = Duration::from_secs(90);
+        assert_eq!(limit(&request), Some(Duration::from_secs(90)));
+    }
+}

@@ -31,7 +31,9 @@ pub(crate) struct Output {
     mid_line: bool,
     /// Who wrote last, if it was a source.
     owner: Option<u64>,
-    troubled: bool,
+    /// The first refusal that may pass, and whether it has been told.
+    trouble: Option<Errno>,
+    told: bool,
     /// Has a copy of what we say ourselves.
     log: Option<File>,
 }
@@ -43,7 +45,8 @@ impl Output {
             deserted: false,
             mid_line: false,
             owner: None,
-            troubled: false,
+            trouble: None,
+            told: false,
             log: None,
         }
     }
@@ -60,15 +63,22 @@ impl Output {
             // The reader has gone; the terminal has been closed.
             Err(Errno::EPIPE | Errno::EIO) => self.deserted = true,
             // A full disk may be emptied again: what does not fit now is lost, the next may fit.
-            Err(errno) if !self.troubled => {
-                self.troubled = true;
-                tracing::warn!(
-                    "cannot write {}, output is lost: {errno}",
-                    self.stream.name()
-                );
-            }
-            Err(_) => {}
+            Err(errno) => self.trouble = self.trouble.or(Some(errno)),
         }
+    }
+
+    /// A sentence on the first output that was lost, once. Not told where it happens: what we log may be
+    /// written here.
+    pub(crate) fn trouble(&mut self) -> Option<String> {
+        let errno = self.trouble.filter(|_| !self.told)?;
+        self.told = true;
+        let name = match self.stream {
+            Stream::Out => "standard output",
+            Stream::Err => "standard error",
+        };
+        Some(format!(
+            "cannot write to {name}, what workers write is lost: {errno}"
+        ))
     }
 
     pub(crate) fn keep_log(&mut self, log: File) {
@@ -98,15 +108,6 @@ impl Output {
         }
         self.owner = Some(source);
         true
-    }
-}
-
-impl Stream {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Out => "standard output",
-            Self::Err => "standard error",
-        }
     }
 }
 

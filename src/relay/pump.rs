@@ -52,6 +52,8 @@ pub(super) type Tails = BTreeMap<(LocalRank, Stream), Tail>;
 pub(super) struct Remains {
     pub(super) tails: Tails,
     pub(super) output: Output,
+    /// There may be some that came too late.
+    pub(super) orders: Receiver<Order>,
 }
 
 /// Everything the thread owns.
@@ -108,6 +110,7 @@ impl Pump {
             if finish {
                 return self.finish();
             }
+            self.tell_trouble();
             if (1..MUCH).contains(&most) {
                 self.gather();
             }
@@ -216,6 +219,12 @@ impl Pump {
         }
     }
 
+    fn tell_trouble(&mut self) {
+        if let Some(trouble) = self.output.trouble() {
+            tracing::warn!("{trouble}");
+        }
+    }
+
     /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
     fn finish(mut self) -> Remains {
         self.drain();
@@ -223,9 +232,11 @@ impl Pump {
             source.release(&mut self.output);
             self.retire(number);
         }
+        self.tell_trouble();
         Remains {
             tails: self.tails,
             output: self.output,
+            orders: self.orders,
         }
     }
 }

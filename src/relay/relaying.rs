@@ -177,11 +177,15 @@ impl Relay<'_> {
         for ((rank, _), tail) in others.flat_map(|it| it.tails) {
             words.insert(rank, tail);
         }
-        let (tails, output) = last.map(|it| (it.tails, it.output)).unzip();
-        for ((rank, _), tail) in tails.unwrap_or_default() {
-            words.entry(rank).or_default().follow(tail);
+        match last {
+            Some(remains) => {
+                self.voice.go_straight(remains.output, &remains.orders);
+                for ((rank, _), tail) in remains.tails {
+                    words.entry(rank).or_default().follow(tail);
+                }
+            }
+            None => self.voice.go_silent(),
         }
-        self.voice.go_straight(output);
         words
     }
 }

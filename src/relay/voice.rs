@@ -1,8 +1,8 @@
 //! How the launcher itself speaks on stderr.
 
 use std::io;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::EventFd;
 
@@ -54,7 +54,7 @@ impl Voice {
     }
 
     fn utter(&self, text: &[u8]) {
-        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.way() {
             Way::Straight(output) => output.say(text),
             Way::Through(orders) => orders.give(Order::Say(text.to_owned())),
             Way::Silent => {}
@@ -62,16 +62,27 @@ impl Voice {
     }
 
     pub(super) fn go_through(&self, orders: Orders) {
-        self.change(Way::Through(orders));
+        *self.way() = Way::Through(orders);
     }
 
-    /// `output` is what the pump leaves; without one it still waits for its reader, as we would.
-    pub(super) fn go_straight(&self, output: Option<Output>) {
-        self.change(output.map_or(Way::Silent, Way::Straight));
+    /// The pump has left this; what was said too late for it is said now.
+    pub(super) fn go_straight(&self, mut output: Output, orders: &Receiver<Order>) {
+        let mut way = self.way();
+        for order in orders.try_iter() {
+            if let Order::Say(text) = order {
+                output.say(&text);
+            }
+        }
+        *way = Way::Straight(output);
     }
 
-    fn change(&self, way: Way) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
+    /// The pump still waits for its reader, as we would.
+    pub(super) fn go_silent(&self) {
+        *self.way() = Way::Silent;
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -58,9 +58,9 @@ impl Hosting {
         })
     }
 
-    /// The store itself.
-    pub(crate) fn store(&self) -> &Running {
-        &self.store
+    /// Which ranks workers wait for, as a sentence.
+    pub(crate) fn absent(&self) -> Option<String> {
+        self.store.absent()
     }
 
     /// Readable when `advance` has something to do.

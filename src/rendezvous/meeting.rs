@@ -9,7 +9,7 @@ use super::event::{Cause, Event, Party};
 use super::hosting::Hosting;
 use super::joining::Joining;
 use super::limits::Limits;
-use super::server::{Running, Server};
+use super::server::Server;
 
 /// What the main loop holds. Poll `fd` for reading until `deadline`, then call `advance`; `Event::Over` is
 /// the last event, and only after it may this be dropped without harm to other nodes.
@@ -91,10 +91,11 @@ impl Meeting {
         }
     }
 
-    /// The store, on node 0.
-    pub(crate) fn store(&self) -> Option<&Running> {
+    /// Which ranks workers wait for in the start of a process group, as a sentence; none where none does, and
+    /// where the store is another's.
+    pub(crate) fn absent(&self) -> Option<String> {
         match &self.side {
-            Side::Host(it) => Some(it.store()),
+            Side::Host(it) => it.absent(),
             Side::Guest(_) => None,
         }
     }

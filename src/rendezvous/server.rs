@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::absent::sentence;
-use super::protocol::{Bytes, Violation};
+use super::protocol::Bytes;
 use super::service::{Activity, Client, Order, Service};
 use super::socket::{BindError, listen_on, local_port};
 use super::store::{ClientId, Store};
@@ -109,16 +109,7 @@ impl Running {
         self.order(Order::Close(client));
     }
 
-    /// Adds to a counter and returns its new value.
-    pub(crate) fn add(&self, key: &str, delta: i64) -> Result<i64, Violation> {
-        self.ask(|reply| Order::Add(key.into(), delta, reply))
-    }
-
     /// The value of a key.
-    pub(crate) fn get(&self, key: &str) -> Option<Bytes> {
-        self.ask(|reply| Order::Get(key.into(), reply))
-    }
-
     /// Everybody who is connected.
     pub(crate) fn clients(&self) -> Vec<Client> {
         self.ask(Order::Clients)
@@ -331,9 +322,6 @@ mod tests {
                 awaits
             }]
         );
-        assert_eq!(store.add("/n", 2), Ok(2));
-        assert_eq!(store.get("/n"), Some(b"2".into()));
-        assert_eq!(store.get("/no"), None);
         store.set("/b", b"");
         expect(&mut client, &[STOP_WAITING]);
         drop(client);

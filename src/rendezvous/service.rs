@@ -11,7 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::{SockFlag, accept4};
 
 use super::connection::{Connection, End};
-use super::protocol::{Bytes, STOP_WAITING, Violation};
+use super::protocol::{Bytes, STOP_WAITING};
 use super::socket::{tune, words};
 use super::store::{ClientId, Store};
 use super::thread::Bell;
@@ -62,8 +62,6 @@ pub(crate) enum Order {
     Set(Bytes, Bytes),
     Count(Bytes),
     Close(ClientId),
-    Add(Bytes, i64, Sender<Result<i64, Violation>>),
-    Get(Bytes, Sender<Option<Bytes>>),
     Clients(Sender<Vec<Client>>),
     Stop,
 }
@@ -293,8 +291,6 @@ impl Service {
                 // A counter that holds no number is some client's doing, and its business.
                 Order::Count(key) => drop(self.store.add(key, 1)),
                 Order::Close(ClientId(id)) => self.close(id, End::Closed),
-                Order::Add(key, delta, reply) => answer(&reply, self.store.add(key, delta)),
-                Order::Get(key, reply) => answer(&reply, self.store.get(&key).map(Bytes::from)),
                 Order::Clients(reply) => answer(&reply, self.census()),
                 Order::Stop => return ControlFlow::Break(()),
             }

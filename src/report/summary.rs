@@ -22,6 +22,8 @@ const LINE: usize = 500;
 const TRACEBACK: usize = 40;
 /// Lines that are shown of what the worker wrote last.
 const WORDS: usize = 20;
+/// Processes that could not be ended and are shown, one line each.
+const STUCK: usize = 16;
 /// Workers other than the root cause whose messages are shown, one line each.
 const ALSO: usize = 4;
 
@@ -186,7 +188,8 @@ impl Summary<'_> {
     }
 
     fn stuck(&self, text: &mut String) {
-        for (pid, state) in &self.outcome.stuck {
+        let more = self.outcome.stuck.len().saturating_sub(STUCK);
+        for (pid, state) in self.outcome.stuck.iter().take(STUCK) {
             let state = match state {
                 b'D' => "in uninterruptible sleep, often a driver or a file server".to_owned(),
                 b'Z' => "dead, but a debugger holds it".to_owned(),
@@ -194,6 +197,9 @@ impl Summary<'_> {
             };
             let line = format!("pid {pid} survived SIGKILL ({state})");
             self.row(text, "still there", &line);
+        }
+        if more > 0 {
+            self.row(text, "", &format!("and {more} more"));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Runs the real binary with real workers: a builder, a deadline on everything, and at the end of every run
 //! the proof that nothing is left. Whatever a test does, dropping a run ends its whole tree.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -27,7 +28,7 @@ const MARK: &str = "FABRIC_TEST_RUN";
 pub(crate) struct Fabric {
     command: Command,
     scratch: TempDir,
-    mark: String,
+    mark: Mark,
 }
 
 /// A command that runs.
@@ -36,7 +37,7 @@ pub(crate) struct Running {
     /// Stdout and stderr, where they are collected.
     streams: [Option<JoinHandle<Vec<u8>>>; 2],
     scratch: TempDir,
-    mark: String,
+    mark: Mark,
     started: Instant,
 }
 
@@ -62,19 +63,14 @@ impl Fabric {
 
     /// Another program, which is expected to start `fabric` in its turn.
     pub(crate) fn through(program: &str, args: &[&str]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let mark = format!(
-            "{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
+        let mark = Mark::new();
         let scratch = TempDir::new().unwrap();
         let mut command = Command::new(program);
         command
             .args(args)
             .env_clear()
             .env("PATH", path())
-            .env(MARK, &mark);
+            .env(MARK, &mark.text);
         command
             .env("TMPDIR", scratch.path())
             .current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -111,6 +107,14 @@ impl Fabric {
         let path = self.scratch.path().join("worker.py");
         fs::write(&path, lines).unwrap();
         self.arg(path)
+    }
+
+    /// tests/workers/actor.c as every worker, which does what the words say.
+    pub(crate) fn actor<W: AsRef<OsStr>>(self, words: impl IntoIterator<Item = W>) -> Self {
+        self.args(["--main-port", "0", "--python"])
+            .arg(actor())
+            .worker("actor.c")
+            .args(words)
     }
 
     /// The scratch folder as a word, which many workers write to.
@@ -212,20 +216,34 @@ impl Running {
 
     /// The process that is the parent of the workers.
     pub(crate) fn guardian(&self) -> Pid {
-        let launcher = self.pid();
         let mut found = None;
         wait_until("there is a guardian", || {
-            found = stats()
-                .into_iter()
-                .find(|it| it.parent == launcher.as_raw());
+            let named = |pid| fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let mut children = self.others().into_iter();
+            found = children.find(|it| named(*it) == b"guardian\n");
             found.is_some()
         });
-        Pid::from_raw(found.unwrap().pid)
+        Pid::from_raw(found.unwrap())
+    }
+
+    /// The worker that said it is ready, by its number here; it may have said the one in its own namespace.
+    pub(crate) fn worker(&self, rank: u32) -> Pid {
+        let path = self.scratch.path().join(format!("{rank}.ready"));
+        let inside = fs::read_to_string(path).unwrap();
+        let inside = inside.split_whitespace().last().unwrap();
+        let is_it = |pid: &i32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let numbers = status.lines().find(|it| it.starts_with("NSpid:"));
+            numbers.is_some_and(|it| it.split_whitespace().last() == Some(inside))
+        };
+        let found = self.others().into_iter().find(is_it);
+        Pid::from_raw(found.expect("a process with that number"))
     }
 
     /// Every living process of this run but the launcher.
     pub(crate) fn others(&self) -> Vec<i32> {
-        marked(&self.mark)
+        self.mark
+            .bearers()
             .into_iter()
             .filter(|it| *it != self.pid().as_raw())
             .collect()
@@ -243,10 +261,12 @@ impl Running {
         let status = self.wait();
         let took = self.started.elapsed();
         let deadline = Instant::now() + patience;
-        while !marked(&self.mark).is_empty() && Instant::now() < deadline {
-            std::thread::yield_now();
+        while !self.mark.bearers().is_empty() && Instant::now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(1));
         }
-        let left: Vec<String> = marked(&self.mark)
+        let left: Vec<String> = self
+            .mark
+            .bearers()
             .iter()
             .map(|it| command_line(*it))
             .collect();
@@ -280,8 +300,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for pid in marked(&self.mark) {
-            let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+        // Some may be made while others are ended.
+        for _ in 0..100 {
+            let left = self.mark.bearers();
+            if left.is_empty() {
+                break;
+            }
+            for pid in left {
+                let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
         }
     }
 }
@@ -326,6 +353,8 @@ pub(crate) struct Stat {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     pub(crate) state: char,
+    /// Clock ticks since boot.
+    pub(crate) born: u64,
 }
 
 /// All processes.
@@ -341,10 +370,20 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut rest = line[line.rfind(')')? + 2..].split(' ');
     let state = rest.next()?.chars().next()?;
+    let parent = rest.next()?.parse().ok()?;
+    // The first thread may be a zombie while others live on: such a process is no zombie.
+    let threads: u32 = rest.nth(15)?.parse().ok()?;
+    let state = if state == 'Z' && threads > 1 {
+        'S'
+    } else {
+        state
+    };
+    let born = rest.nth(1)?.parse().ok()?;
     Some(Stat {
         pid,
-        parent: rest.next()?.parse().ok()?,
+        parent,
         state,
+        born,
     })
 }
 
@@ -367,6 +406,23 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 /// The program under test.
 pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_fabric")
+}
+
+/// tests/workers/actor.c, compiled once.
+pub(crate) fn actor() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("actor");
+        // Each test may be a process of its own: none shall run what another has half written.
+        let part = path.with_extension(std::process::id().to_string());
+        let source = workers().join("actor.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+        let status = compiler.arg(&part).arg(source).status();
+        assert!(status.expect("`cc` is installed").success());
+        fs::rename(part, &path).unwrap();
+        path
+    })
 }
 
 /// The folder of worker programs.
@@ -417,20 +473,54 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Living processes whose environment has the mark.
-fn marked(mark: &str) -> Vec<i32> {
-    let wanted = format!("{MARK}={mark}");
-    let has_mark = |pid: i32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|it| *it == 0)
-            .any(|it| it == wanted.as_bytes())
-    };
-    let pids = stats()
-        .into_iter()
-        .filter(|it| it.state != 'Z')
-        .map(|it| it.pid);
-    pids.filter(|it| has_mark(*it)).collect()
+/// What every process of one run has in its environment, because the first has and all inherit it.
+struct Mark {
+    text: String,
+    /// Processes that do not have it, by number and birth: nobody gets it later.
+    strangers: RefCell<HashSet<(i32, u64)>>,
+}
+
+impl Mark {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            text: format!("{}-{count}", std::process::id()),
+            strangers: RefCell::default(),
+        }
+    }
+
+    /// Living processes that have it.
+    fn bearers(&self) -> Vec<i32> {
+        let mut strangers = self.strangers.borrow_mut();
+        let living = stats().into_iter().filter(|it| it.state != 'Z');
+        let bearers = living.filter(|it| {
+            let identity = (it.pid, it.born);
+            if strangers.contains(&identity) {
+                return false;
+            }
+            let environ = environ(it.pid);
+            let wanted = format!("{MARK}={}", self.text).into_bytes();
+            let bears = environ.split(|it| *it == 0).any(|it| it == wanted);
+            // In the middle of execve it has none to show.
+            if !bears && !environ.is_empty() {
+                strangers.insert(identity);
+            }
+            bears
+        });
+        bearers.map(|it| it.pid).collect()
+    }
+}
+
+/// Of any thread that still has one, for the first may have ended.
+fn environ(pid: i32) -> Vec<u8> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let paths = tasks
+        .flatten()
+        .flatten()
+        .map(|it| it.path().join("environ"));
+    let mut environs = paths.filter_map(|it| fs::read(it).ok());
+    environs.find(|it| !it.is_empty()).unwrap_or_default()
 }
 
 fn command_line(pid: i32) -> String {

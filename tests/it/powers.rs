@@ -269,7 +269,7 @@ fn workers_keep_to_the_cpus_they_are_bound_to() {
     let done = dumped(&["--numa-binding", "exclusive"]).finish();
     if all.len() < 2 {
         done.expect_code(1)
-            .expect_said(&["has 1 cores for 2 devices"]);
+            .expect_said(&["fewer cores (1) for this process than devices (2)"]);
         return;
     }
     let facts = dumps(&done.expect_code(0), 2);

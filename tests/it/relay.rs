@@ -226,6 +226,22 @@ fn a_reader_that_has_gone_is_no_reason_to_stop() {
 }
 
 #[test]
+fn a_full_disk_is_told_once_and_no_reason_to_stop() {
+    let lines = "
+for number in range(100): print('line', number)
+print('done', file=sys.stderr)
+";
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let fabric = code(run(1), lines).stdout(full());
+    let done = fabric.finish().expect_code(0);
+    let told = "cannot write to standard output, what workers write is lost: ENOSPC";
+    assert_eq!(done.stderr.matches(told).count(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("done\n"));
+    let fabric = code(run(1), "sys.exit(3)").stderr(full());
+    fabric.finish().expect_code(3);
+}
+
+#[test]
 fn a_line_that_never_ends_takes_no_memory() {
     let lines = "
 block = b'x' * 65536

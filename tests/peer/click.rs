@@ -56,7 +56,7 @@ impl Place {
         match self.parse(words) {
             Ok(Command::Run(request)) => accepted(&request),
             Ok(Command::Show(_)) => json!({"exit": 0}),
-            Ok(Command::Consolidate(_)) => json!({"consolidate": "not ours to parse"}),
+            Ok(_) => json!({"consolidate": "not ours to parse"}),
             Err(usage) => json!({"exit": 2, "stderr": without_hint(&usage.text)}),
         }
     }
@@ -203,7 +203,7 @@ fn random_lines_are_answered_as_by_the_original() {
 fn suggests_ours(ours: &Value) -> bool {
     let text = ours["stderr"].as_str().unwrap_or_default();
     let (_, suggestion) = text.split_once("id you mean ").unwrap_or_default();
-    ["'man'", "'completions'", "'--version'"]
+    ["'man'", "'completions'", "'link'", "'--version'"]
         .iter()
         .any(|it| suggestion.contains(it))
 }
