@@ -39,6 +39,11 @@ impl Environ {
         Self { variables }
     }
 
+    /// NO_COLOR (no-color.org) and a dumb terminal want none.
+    pub(crate) fn wants_colours(&self) -> bool {
+        self.text("NO_COLOR").is_none() && self.get("TERM") != Some(OsStr::new("dumb"))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.variables
             .iter()

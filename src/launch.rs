@@ -1,6 +1,7 @@
 //! `fabric run`, from what was asked to how it ended, and `fabric doctor`, which stops before the start.
 
 use std::ffi::OsString;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -12,6 +13,7 @@ use crate::environ::Environ;
 use crate::inspect::{self, doctor};
 use crate::placement::Placement;
 use crate::plan::{self, Given, Machine, Plan};
+use crate::relay::Voice;
 use crate::report;
 use crate::source::Source;
 
@@ -22,14 +24,16 @@ pub(crate) fn run(
     inherited: &Inherited,
     words: &[OsString],
 ) -> Result<Exit> {
-    report::start_log(request.verbosity, &environ);
+    let (voice, origin) = (Voice::new(), Instant::now());
+    report::start_log(request.verbosity, &environ, &voice);
     let plan = decide(request, environ)?;
-    let mut reporter = report::Reporter::new(&plan);
+    let mut reporter = report::Reporter::new(&plan, &voice);
     reporter.warn();
     if request.dry_run {
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
+    reporter.open_files(origin)?;
     let mut board = inspect::Board::new(&plan);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
@@ -40,6 +44,8 @@ pub(crate) fn run(
         inherited,
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         server: hosted.map(|it| it.server),
+        voice: &voice,
+        origin,
     };
     let outcome = agent::run(&plan, start, &mut |it| {
         // First, for the report may have a reader who does not read.

@@ -11,6 +11,7 @@ mod cluster;
 mod cli;
 mod plan;
 mod rendezvous;
+mod relay;
 mod agent;
 mod report;
 mod placement;

@@ -49,6 +49,7 @@ impl Signal {
     pub(crate) const CONT: Self = Self(18);
     pub(crate) const STOP: Self = Self(19);
     pub(crate) const TSTP: Self = Self(20);
+    pub(crate) const WINCH: Self = Self(28);
 
     /// The signal of a name such as `SIGTERM`, or of none.
     pub(crate) fn named(name: &str) -> Option<Self> {

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,7 @@ use super::signals::Inherited;
 use super::spawn::Spawner;
 use super::wait::{Found, Which, peek, reap, stopped_or_resumed};
 use crate::plan::{Plan, World};
+use crate::relay::{Ends, Wiring};
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
@@ -44,6 +45,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
 /// What the guardian is born with.
 pub(crate) struct Birth<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) wiring: Wiring,
     pub(crate) inherited: &'a Inherited,
     pub(crate) error_dir: Option<&'a Path>,
     pub(crate) origin: Instant,
@@ -68,8 +70,8 @@ pub(crate) struct Guardian<'a> {
     isolated: bool,
     spawner: Option<Spawner<'a>>,
     children: BTreeMap<Pid, Child>,
-    /// Events that the launcher has not taken yet.
-    unsent: VecDeque<Stamped>,
+    /// Events that the launcher has not taken yet, each with the descriptors that it shall have.
+    unsent: VecDeque<(Stamped, Vec<OwnedFd>)>,
     launcher_gone: bool,
 }
 
@@ -125,7 +127,7 @@ impl<'a> Guardian<'a> {
 
     /// Sleeps until the launcher speaks, a child dies or the policy's deadline has come.
     fn wait(&mut self) {
-        let timeout = match self.policy.next_start() {
+        let timeout = match self.next_start() {
             Some(_) => Some(Duration::ZERO),
             None => self
                 .policy
@@ -195,14 +197,21 @@ impl<'a> Guardian<'a> {
         }
     }
 
+    /// None while the launcher has not taken the descriptors of those before: there may be few.
+    fn next_start(&self) -> Option<LocalRank> {
+        self.policy.next_start().filter(|_| self.unsent.is_empty())
+    }
+
     fn start_next(&mut self) {
-        let (Some(rank), Some(spawner)) = (self.policy.next_start(), &mut self.spawner) else {
+        let (Some(rank), Some(spawner)) = (self.next_start(), &mut self.spawner) else {
             return;
         };
-        match spawner.start(rank) {
+        // A worker that gets no channel writes to our streams; the launcher sees that and says so.
+        let ends = self.birth.wiring.open().unwrap_or_default();
+        match spawner.start(rank, &ends) {
             Ok(pid) => {
                 self.children.insert(pid, Child { rank, told: false });
-                self.tell(Event::Started { worker: rank, pid });
+                self.tell_with(Event::Started { worker: rank, pid }, ends);
                 self.input(Input::Started(rank));
             }
             Err(refused) => self.input(Input::NotStarted(rank, refused.errno, refused.step)),
@@ -317,14 +326,19 @@ impl<'a> Guardian<'a> {
     }
 
     fn tell(&mut self, event: Event) {
+        self.tell_with(event, Ends::default());
+    }
+
+    /// The worker's ends are closed here: while we had them, the launcher would never see the others end.
+    fn tell_with(&mut self, event: Event, ends: Ends) {
         let at = self.now();
-        self.unsent.push_back(Stamped { at, event });
+        self.unsent.push_back((Stamped { at, event }, ends.ours));
     }
 
     /// Never waits: a launcher that is slow to listen must not delay a kill.
     fn flush(&mut self) {
-        while let Some(stamped) = self.unsent.front() {
-            match self.say(*stamped) {
+        while let Some((stamped, ends)) = self.unsent.front() {
+            match self.say(*stamped, ends) {
                 Ok(_) => drop(self.unsent.pop_front()),
                 Err(Errno::EINTR) => {}
                 // Full, or gone; the latter shows when we next listen.
@@ -333,15 +347,18 @@ impl<'a> Guardian<'a> {
         }
     }
 
-    fn say(&self, mut stamped: Stamped) -> Result<usize, Errno> {
+    fn say(&self, mut stamped: Stamped, ends: &[OwnedFd]) -> Result<usize, Errno> {
         let bytes = stamped.encode();
-        let say = |control: &[ControlMessage<'_>]| {
+        let ends: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
+        let along = (!ends.is_empty()).then_some(ControlMessage::ScmRights(&ends));
+        let say = |sender: Option<ControlMessage<'_>>| {
+            let control: Vec<_> = along.iter().copied().chain(sender).collect();
             let (socket, parts) = (self.launcher.as_raw_fd(), [IoSlice::new(&bytes)]);
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            sendmsg::<()>(socket, &parts, control, flags, None)
+            sendmsg::<()>(socket, &parts, &control, flags, None)
         };
         let Some(pid) = stamped.event.pid().filter(|_| self.isolated) else {
-            return say(&[]);
+            return say(None);
         };
         // The kernel takes any process for the sender's if the sender is privileged, which the first process
         // of a namespace is there, and numbers it for the receiver (unix(7), SCM_CREDENTIALS).
@@ -350,9 +367,9 @@ impl<'a> Guardian<'a> {
             uid: nix::unistd::getuid().as_raw(),
             gid: nix::unistd::getgid().as_raw(),
         });
-        match say(&[ControlMessage::ScmCredentials(&named)]) {
+        match say(Some(ControlMessage::ScmCredentials(&named))) {
             // It has been reaped meanwhile: nobody has a number for it any more.
-            Err(Errno::ESRCH) => say(&[]),
+            Err(Errno::ESRCH) => say(None),
             done => done,
         }
     }

@@ -1,6 +1,6 @@
 //! The launcher's loop: passes signals on to the guardian, hears what it says, and takes over if it is lost.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::outcome::{Exit, Outcome};
 use super::signals::{self, Inbox};
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Heard, Ward};
+use crate::relay::Relay;
 use crate::rendezvous::{Cause, Event as News};
 use crate::status::{Signal, Status};
 
@@ -27,6 +28,10 @@ const DYING: Duration = Duration::from_secs(2);
 /// A wait that is longer says nothing: the machine may have been suspended.
 const TURN: Duration = Duration::from_secs(1);
 
+/// A signal gives up output that nobody reads, but not sooner than this after the workers' end: it may be an
+/// echo of the one that ended the run.
+const READERS_TIME: Duration = Duration::from_secs(1);
+
 const KILLED: Status = Status::Signal {
     signal: Signal::KILL,
     core: false,
@@ -36,6 +41,7 @@ const KILLED: Status = Status::Signal {
 pub(crate) struct Launcher<'a> {
     inbox: Inbox,
     ward: Ward,
+    relay: Option<Relay<'a>>,
     company: Company<'a>,
     outcome: Outcome,
     /// Where news go on to. The report may be read by a pager that stands still, so another thread waits.
@@ -65,12 +71,14 @@ impl Launcher<'_> {
     pub(crate) fn new<'a>(
         inbox: Inbox,
         ward: Ward,
+        relay: Option<Relay<'a>>,
         company: Company<'a>,
         told: Sender<Told>,
     ) -> Launcher<'a> {
         Launcher {
             inbox,
             ward,
+            relay,
             outcome: Outcome::new(company.workers()),
             company,
             told,
@@ -96,7 +104,30 @@ impl Launcher<'_> {
         }
         self.outcome = self.company.confess(self.outcome.clone());
         self.part();
+        self.finish_output();
         (self.outcome, self.inbox)
+    }
+
+    /// Waits until everything that workers wrote has been passed on, or its readers are gone, or somebody who
+    /// waits for us has had enough.
+    fn finish_output(&mut self) {
+        let Some(mut relay) = self.relay.take() else {
+            return;
+        };
+        relay.finish();
+        let patient_until = Instant::now() + READERS_TIME;
+        let mut enough = false;
+        while !relay.ended() {
+            if enough && Instant::now() >= patient_until {
+                break;
+            }
+            let sources = self.inbox.sources().into_iter().chain(relay.sources());
+            wait(sources, enough.then(|| from_now(patient_until)));
+            while let Some(signal) = self.inbox.next() {
+                enough |= self.company.handles(signal);
+            }
+        }
+        self.outcome.last_words = relay.end();
     }
 
     /// The workers of this node have ended: waits for the others', so that success is everybody's, and until
@@ -184,7 +215,7 @@ impl Launcher<'_> {
         self.attend();
         loop {
             match self.ward.hear() {
-                Heard::Event(stamped) => self.note(stamped),
+                Heard::Event(stamped, ends) => self.note(stamped, ends),
                 Heard::Nothing => break,
                 Heard::End => return false,
             }
@@ -216,13 +247,18 @@ impl Launcher<'_> {
         match signal {
             Signal::TSTP => self.pausing = true,
             Signal::CONT => self.pausing = false,
+            // Before the workers hear of it.
+            Signal::WINCH => self.relay.iter().for_each(Relay::resize),
             _ => {}
         }
         self.tell(Command::Signal(signal));
     }
 
-    fn note(&mut self, stamped: Stamped) {
+    fn note(&mut self, stamped: Stamped, ends: Vec<OwnedFd>) {
         self.silence = Duration::ZERO;
+        if let (Event::Started { worker, .. }, Some(relay)) = (stamped.event, &mut self.relay) {
+            relay.add(worker, self.outcome.first_rank, ends);
+        }
         match stamped.event {
             Event::Heard => self.unanswered = self.unanswered.saturating_sub(1),
             Event::Paused if self.pausing => self.pause(),

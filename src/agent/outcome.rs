@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::event::{Event, Pid, Step, Why};
 use super::message::Stamped;
 use super::policy::Moment;
+use crate::relay::Words;
 use crate::rendezvous::Cause;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -55,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) unmet: Option<String>,
     /// The error files of workers that did not succeed, as they were written.
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
+    /// What workers wrote last, where we have seen it.
+    pub(crate) last_words: Words,
 }
 
 /// How the launcher shall leave.
@@ -79,6 +82,7 @@ impl Outcome {
             cause: None,
             unmet: None,
             confessions: BTreeMap::new(),
+            last_words: Words::new(),
         }
     }
 

@@ -18,6 +18,7 @@ use super::private::{self, PrivateDir};
 use super::signals::{Inbox, Inherited};
 use super::ward::Ward;
 use crate::plan::Plan;
+use crate::relay::{Relaying, Voice};
 use crate::rendezvous::Server;
 
 /// Told everything as it comes. It may wait for whoever reads the report.
@@ -30,6 +31,9 @@ pub(crate) struct Start<'a> {
     pub(crate) argument_bytes: usize,
     /// The store, where this node hosts it.
     pub(crate) server: Option<Server>,
+    pub(crate) voice: &'a Voice,
+    /// When the run began.
+    pub(crate) origin: Instant,
 }
 
 /// Runs the plan to its end. `hear` is told every event as it comes.
@@ -45,14 +49,18 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     if linux::adopt_orphans().is_err() {
         tracing::warn!("this kernel cannot hand orphans to their ancestors");
     }
+    let relaying = Relaying::prepare(plan, start.voice)?;
     let birth = Birth {
         plan,
+        wiring: relaying.wiring,
         inherited: start.inherited,
         error_dir: directory.as_ref().map(PrivateDir::path),
-        origin: Instant::now(),
+        origin: start.origin,
         argument_bytes: start.argument_bytes,
     };
     let ward = Ward::start(&birth).map_err(|error| no_guardian(error, plan))?;
+    let relay = relaying.start(plan, start.voice).map_err(refused);
+    let relay = relay.context("failed to set up the relay of output")?;
     let listening = inbox.listen_for_interrupts(start.inherited);
     let listening = listening.map_err(refused);
     listening.context("failed to listen for Ctrl-C")?;
@@ -63,7 +71,7 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     let error_dir = birth.error_dir.map(ToOwned::to_owned);
     let company = Company::go(plan, start.server, port, error_dir)?;
     let (told, events) = channel();
-    let launcher = Launcher::new(inbox, ward, company, told);
+    let launcher = Launcher::new(inbox, ward, relay, company, told);
     scope(|scope| {
         report_beside(scope, events, hear)?;
         let (outcome, inbox) = launcher.watch(&strangers);

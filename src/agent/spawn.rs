@@ -17,6 +17,7 @@ use nix::sys::stat::Mode;
 use super::event::{Pid, Step};
 use crate::numa::CpuSet;
 use crate::plan::{Plan, World};
+use crate::relay::Ends;
 use crate::topology::LocalRank;
 
 /// Stack of the child between clone(2) and execve(2), which run a few system calls only.
@@ -53,6 +54,8 @@ struct Launch<'a> {
     envp: *const *const c_char,
     /// What becomes standard input; negative leaves it as it is.
     stdin: c_int,
+    /// What become standard output and error, in the same way.
+    outputs: [c_int; 2],
     /// Null leaves it where we are.
     cwd: *const c_char,
     /// CPUs, one bit each; empty leaves them as they are.
@@ -84,11 +87,11 @@ impl<'a> Spawner<'a> {
         }
     }
 
-    /// Starts one worker and returns once it runs its program.
+    /// Starts one worker, which writes to its `ends`, and returns once it runs its program.
     ///
     /// The calling thread becomes the worker's parent in the sense of PR_SET_PDEATHSIG (prctl(2)): the
     /// signal comes when that THREAD ends, so this must be called by the main thread.
-    pub(crate) fn start(&mut self, rank: LocalRank) -> Result<Pid, Refused> {
+    pub(crate) fn start(&mut self, rank: LocalRank, ends: &Ends) -> Result<Pid, Refused> {
         let own = self.plan.own_environment(&self.world, rank);
         let own: Vec<CString> = own.into_iter().map(assignment).collect();
         let argv = pointers(self.arguments.iter());
@@ -102,6 +105,7 @@ impl<'a> Spawner<'a> {
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
             stdin,
+            outputs: ends.of_worker().unwrap_or([-1; 2]),
             cwd: self.cwd.as_ref().map_or(std::ptr::null(), |it| it.as_ptr()),
             mask: self.masks.get(rank.0 as usize).map_or(&[], Vec::as_slice),
             parent: nix::unistd::getpid().as_raw(),
@@ -162,8 +166,11 @@ unsafe fn become_worker(launch: &Launch<'_>) -> (Step, i32) {
         if let Err(errno) = super::linux::die_with_parent(launch.parent) {
             return (Step::Setup, errno as i32);
         }
-        if launch.stdin >= 0 && libc::dup2(launch.stdin, 0) == -1 {
-            return (Step::Setup, Errno::last_raw());
+        let [stdout, stderr] = launch.outputs;
+        for (descriptor, number) in [(launch.stdin, 0), (stdout, 1), (stderr, 2)] {
+            if descriptor >= 0 && libc::dup2(descriptor, number) == -1 {
+                return (Step::Setup, Errno::last_raw());
+            }
         }
         if !launch.mask.is_empty() {
             let (bytes, mask) = (size_of_val(launch.mask), launch.mask.as_ptr());

@@ -1,7 +1,7 @@
 //! The launcher's side of its guardian: the process, and the socket between the two.
 
 use std::io::{IoSliceMut, Result};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::signalfd::SignalFd;
@@ -29,9 +29,10 @@ pub(crate) struct Ward {
 }
 
 /// What a look at the socket brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Heard {
-    Event(Stamped),
+    /// With our ends of the channels of a worker that was started.
+    Event(Stamped, Vec<OwnedFd>),
     Nothing,
     /// The guardian has ended.
     End,
@@ -104,13 +105,14 @@ impl Ward {
         descendants::kill(self.pid, Signal::KILL);
     }
 
-    /// The next event, its process number as this process's namespace has it.
+    /// The next event, its process number as this process's namespace has it, and the descriptors that come
+    /// with it (unix(7), SCM_RIGHTS).
     pub(crate) fn hear(&self) -> Heard {
         let mut bytes = [0; SIZE];
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let mut space = nix::cmsg_space!(UnixCredentials);
-        let flags = MsgFlags::MSG_DONTWAIT;
-        let sender = loop {
+        let mut space = nix::cmsg_space!(UnixCredentials, [RawFd; 2]);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        let (sender, ends) = loop {
             let socket = self.socket.as_raw_fd();
             match recvmsg::<UnixAddr>(socket, &mut parts, Some(&mut space), flags) {
                 // The latter comes once if the guardian ended with words of ours unread, and goes before
@@ -118,8 +120,7 @@ impl Ward {
                 Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Err(Errno::EAGAIN) => return Heard::Nothing,
                 Ok(message) if message.bytes == SIZE => {
-                    let control = message.cmsgs().ok();
-                    break control.and_then(|mut it| it.find_map(translated));
+                    break message.cmsgs().map_or((None, Vec::new()), unpacked);
                 }
                 Ok(_) | Err(_) => return Heard::End,
             }
@@ -130,16 +131,28 @@ impl Ward {
         if let (Some(pid), Some(sender)) = (stamped.event.pid(), sender) {
             *pid = sender;
         }
-        Heard::Event(stamped)
+        Heard::Event(stamped, ends)
     }
 }
 
-/// The process number that came along, translated by the kernel between the namespaces of the two ends.
-fn translated(message: ControlMessageOwned) -> Option<Pid> {
-    match message {
-        ControlMessageOwned::ScmCredentials(it) => Some(it.pid()),
-        _ => None,
+/// What came along: a process number, translated by the kernel between the namespaces of the two ends, and
+/// descriptors.
+fn unpacked(control: impl Iterator<Item = ControlMessageOwned>) -> (Option<Pid>, Vec<OwnedFd>) {
+    let (mut pid, mut ends) = (None, Vec::new());
+    for message in control {
+        match message {
+            ControlMessageOwned::ScmCredentials(it) => pid = Some(it.pid()),
+            ControlMessageOwned::ScmRights(numbers) => {
+                // SAFETY: the kernel has just made them, for us alone.
+                let owned = numbers
+                    .into_iter()
+                    .map(|it| unsafe { OwnedFd::from_raw_fd(it) });
+                ends.extend(owned);
+            }
+            _ => {}
+        }
     }
+    (pid, ends)
 }
 
 /// The guardian's life, in the child of the fork.

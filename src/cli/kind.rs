@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
+use super::ranks::Ranks;
 use super::repr::repr;
 use super::request::Request;
+use super::streams::StreamMap;
 use crate::integer::Integer;
 
 /// The kind of an option's value, with the place in the request where it goes.
@@ -33,6 +35,10 @@ pub(super) enum Kind {
     Seconds(fn(&mut Request, Sourced<Duration>)),
     /// Seconds, or whole numbers with units, such as `2h30m`.
     Span(fn(&mut Request, Sourced<Duration>)),
+    /// Numbers and runs of numbers with commas between them.
+    Ranks(fn(&mut Request, Ranks)),
+    /// Output streams of workers, as torchrun writes them.
+    Streams(fn(&mut Request, StreamMap)),
     /// Names of signals with commas between them.
     Signals(fn(&mut Request, Sourced<Vec<Signal>>)),
 }
@@ -91,6 +97,14 @@ impl Kind {
             Self::Span(store) => match seconds(text).or_else(|| span(text.to_str()?)) {
                 Some(value) => store(request, Sourced::new(value, source)),
                 None => return wrong("a duration such as '90', '30m' or '2h30m'"),
+            },
+            Self::Ranks(store) => match text.to_str().and_then(Ranks::parse) {
+                Some(ranks) => store(request, ranks),
+                None => return wrong("a list of ranks such as '0,3-5'"),
+            },
+            Self::Streams(store) => match text.to_str().and_then(StreamMap::parse) {
+                Some(streams) => store(request, streams),
+                None => return wrong("'0', '1', '2' or '3', or a list such as '0:3,1:2'"),
             },
             Self::Signals(store) => store(request, Sourced::new(signals(text)?, source)),
         }

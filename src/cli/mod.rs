@@ -5,6 +5,9 @@
 
 mod repr;
 mod similar;
+mod ranks;
+mod streams;
+mod output;
 mod request;
 mod queries;
 mod kind;
@@ -18,8 +21,14 @@ mod hint;
 mod run;
 mod parse;
 
+pub(crate) use output::Output;
 pub(crate) use parse::{Command, parse};
 pub(crate) use queries::{Doctor, Ps, Stop};
+#[cfg(test)]
+pub(crate) use ranks::Ranks;
 pub(crate) use request::{Entry, Isolation, Request};
 pub(crate) use script::look_at;
+#[cfg(test)]
+pub(crate) use streams::StreamMap;
+pub(crate) use streams::Streams;
 pub(crate) use usage::EXIT_USAGE;

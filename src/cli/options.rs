@@ -113,6 +113,41 @@ pub(super) static OPTIONS: &[Opt] = &[
         .value("SECONDS")
         .help("How long a node may be silent before all others stop")
         .default("15"),
+    own("--output", Kind::Choice(&["relay", "direct"], |it, name| it.output.direct = name == "direct"))
+        .value("WAY")
+        .help("Pass on what workers write, whole lines only, or let them write to our own streams")
+        .default("relay"),
+    own("--prefix", Kind::Flag(|it, on| it.output.prefix = on))
+        .help("Say in front of every line which rank wrote it"),
+    own("--log-line-prefix-template", Kind::Word(|it, word| it.output.template = Some(word)))
+        .value("TEXT")
+        .help("What to say there, with ${role_name}, ${local_rank}, ${rank} and ${hostname} replaced")
+        .variables(&["PET_LOG_LINE_PREFIX_TEMPLATE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"]),
+    own("--ranks", Kind::Ranks(|it, ranks| it.output.ranks = Some(ranks)))
+        .value("RANKS")
+        .help("Show what these ranks write, such as 0,3-5, and nothing of the others"),
+    own("--local-ranks-filter", Kind::Ranks(|it, ranks| it.output.local_ranks = Some(ranks)))
+        .value("RANKS")
+        .help("The same by local rank, on every node")
+        .variables(&["PET_LOCAL_RANKS_FILTER"]),
+    own("--log-dir", Kind::Text(|it, text| it.output.log_dir = Some(text)))
+        .value("DIR")
+        .help("Write what each worker writes to files there, too, in a folder made for the run")
+        .variables(&["PET_LOG_DIR"]),
+    own("--redirects", Kind::Streams(|it, streams| it.output.redirects = streams))
+        .value("STREAMS")
+        .help("Write to files only: 1 for stdout, 2 for stderr, 3 for both, or by local rank such as 0:3,1:2")
+        .variables(&["PET_REDIRECTS"]),
+    own("--tee", Kind::Streams(|it, streams| it.output.tee = streams))
+        .value("STREAMS")
+        .help("Write to files and show with a prefix, in the same form")
+        .variables(&["PET_TEE"]),
+    own("--report", Kind::Text(|it, text| it.output.report = Some(text)))
+        .value("FILE")
+        .help("Write how the run went to this file as JSON, when it is over"),
+    own("--events", Kind::Text(|it, text| it.output.events = Some(text)))
+        .value("FILE")
+        .help("Write what happens to this file as it happens, one JSON object a line"),
     own("--verbose", Kind::Count(|it, times| it.verbosity = it.verbosity.saturating_add(times)))
         .short('v')
         .help("Log more of what the launcher does; may be repeated"),

@@ -10,6 +10,8 @@ use crate::numa::Binding;
 use crate::source::{Source, Sourced};
 use crate::status::Signal;
 
+use super::output::Output;
+
 /// `--isolate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Isolation {
@@ -63,6 +65,7 @@ pub(crate) struct Request {
     pub(crate) linger: Sourced<Duration>,
     pub(crate) keep_daemons: bool,
     pub(crate) isolate: Option<Isolation>,
+    pub(crate) output: Output,
     /// How long to wait for all nodes to come.
     pub(crate) join_timeout: Sourced<Duration>,
     /// How long a node may be silent before it counts as lost.

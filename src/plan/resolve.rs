@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::own_device::{self, OwnDevices};
 use super::worker::{Place, Plan, Settings};
 use crate::accelerator::{Accelerator, Busy, Selection};
-use crate::cli::{Entry, Request};
+use crate::cli::{Entry, Output, Request};
 use crate::cluster::{Cluster, Seat, Share, narrowed};
 use crate::environ::Environ;
 use crate::integer::Integer;
@@ -113,6 +113,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
         join_timeout: request.join_timeout.value,
         node_timeout: request.node_timeout.value,
         isolate: request.isolate,
+        output: output(request)?,
         hints,
         busy,
         ignored: ignored(request, &cluster),
@@ -292,6 +293,22 @@ fn main_port(request: &Request, cluster: &Cluster) -> Result<Sourced<u16>> {
             given.text
         ),
     }
+}
+
+fn output(request: &Request) -> Result<Output> {
+    let output = request.output.clone();
+    let Some(flag) = output.needs_relay().filter(|_| output.direct) else {
+        return Ok(output);
+    };
+    let said = request.said.iter().find(|it| it.flag == flag);
+    let source = match said.map(|it| &it.source) {
+        Some(Source::Variable(name)) => format!(" ({name})"),
+        _ => String::new(),
+    };
+    bail!(
+        "`{flag}`{source} works on what passes through the launcher, and with `--output direct` nothing \
+         does: leave one of them out"
+    )
 }
 
 fn number(given: &Integer) -> Option<u32> {

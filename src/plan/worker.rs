@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::machine::Machine;
 use super::own_device::OwnDevices;
 use crate::accelerator::Busy;
-use crate::cli::{Entry, Isolation};
+use crate::cli::{Entry, Isolation, Output};
 use crate::cluster::Seat;
 use crate::environ::Environ;
 use crate::numa::Bound;
@@ -67,6 +67,8 @@ pub(crate) struct Plan {
     /// How long a node may be silent before it counts as lost.
     pub(crate) node_timeout: Duration,
     pub(crate) isolate: Option<Isolation>,
+    /// What becomes of what workers write.
+    pub(crate) output: Output,
     /// Advice that costs nothing to follow, one line each.
     pub(crate) hints: Vec<String>,
     /// Devices of our workers that somebody computes on already.

@@ -7,11 +7,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::reporter::colours_wanted;
 use crate::environ::Environ;
+use crate::relay::Voice;
 
 /// The launcher's own log, on standard error: warnings, or what `-v`, `-q` and RUST_LOG ask for.
-pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
+pub(crate) fn start_log(verbosity: i8, environ: &Environ, voice: &Voice) {
     let level = match verbosity {
         ..=-2 => LevelFilter::OFF,
         -1 => LevelFilter::ERROR,
@@ -24,9 +24,10 @@ pub(crate) fn start_log(verbosity: i8, environ: &Environ) {
         .text("RUST_LOG")
         .and_then(|it| it.parse::<Targets>().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(level));
-    let colours = colours_wanted(environ) && io::stderr().is_terminal();
+    let colours = environ.wants_colours() && io::stderr().is_terminal();
+    let voice = voice.clone();
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(move || voice.clone())
         .with_ansi(colours)
         // It would complain to the same place, and panic when that fails, too: a closed pipe must not end us.
         .log_internal_errors(false);

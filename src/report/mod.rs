@@ -2,11 +2,15 @@
 
 mod line;
 mod cause;
+mod exception;
+mod hints;
+mod json;
 mod fates;
 mod summary;
 mod clues;
 mod refusal;
 mod processes;
+mod files;
 mod reporter;
 mod log;
 

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+use anyhow::Result;
 
 use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
+use super::files::Files;
 use super::line::{Paint, ranks, span};
 use super::processes::{described, owned};
 use super::refusal;
@@ -14,6 +18,7 @@ use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
 use crate::environ::Environ;
 use crate::plan::Plan;
+use crate::relay::Voice;
 use crate::status::Status;
 use crate::topology::LocalRank;
 
@@ -24,6 +29,7 @@ const NAMED: usize = 8;
 pub(crate) struct Reporter<'a> {
     plan: &'a Plan,
     first_rank: u32,
+    voice: &'a Voice,
     paint: Paint,
     baseline: Baseline,
     /// The first failure that nobody asked for, and the time of day when it was heard of.
@@ -34,16 +40,18 @@ pub(crate) struct Reporter<'a> {
     /// Workers that run, and ranks of those that have ended.
     running: BTreeMap<LocalRank, Pid>,
     ended: Vec<u32>,
+    files: Option<Files>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(plan: &'a Plan) -> Self {
+    pub(crate) fn new(plan: &'a Plan, voice: &'a Voice) -> Self {
         let paint = Paint {
-            on: colours_wanted(&plan.environ) && io::stderr().is_terminal(),
+            on: plan.environ.wants_colours() && io::stderr().is_terminal(),
         };
         Self {
             plan,
             first_rank: 0,
+            voice,
             paint,
             baseline: Baseline::default(),
             failure: None,
@@ -51,7 +59,17 @@ impl<'a> Reporter<'a> {
             left: Vec::new(),
             running: BTreeMap::new(),
             ended: Vec::new(),
+            files: None,
         }
+    }
+
+    /// Opens what `--events` and `--report` name; `origin` is when the run began.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn open_files(&mut self, origin: Instant) -> Result<()> {
+        self.files = Some(Files::open(self.plan, origin)?);
+        Ok(())
     }
 
     /// Advice on a plan that is right but perhaps not meant.
@@ -59,17 +77,18 @@ impl<'a> Reporter<'a> {
         self.plan
             .hints
             .iter()
-            .for_each(|it| complain(&format!("hint: {it}\n")));
+            .for_each(|it| self.voice.say(&format!("hint: {it}\n")));
     }
 
     /// What may go wrong, or other than asked.
     pub(crate) fn warn(&self) {
         if !self.plan.ignored.is_empty() {
             let names = self.plan.ignored.join(", ");
-            complain(&format!("fabric: set, but without effect here: {names}\n"));
+            self.voice
+                .say(&format!("fabric: set, but without effect here: {names}\n"));
         }
         for busy in &self.plan.busy {
-            complain(&format!("fabric: {}\n", already_used(busy)));
+            self.voice.say(&format!("fabric: {}\n", already_used(busy)));
         }
     }
 
@@ -79,19 +98,24 @@ impl<'a> Reporter<'a> {
             return;
         }
         let (wanted, port) = (self.plan.main_port.value, hosted.server.local_port());
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: port {wanted} is taken; workers meet at port {port}\n"
         ));
     }
 
     /// Says what a person wants to know at once.
     pub(crate) fn hear(&mut self, told: &Told) {
+        if let Some(files) = &mut self.files {
+            files.hear(told, self.plan, self.first_rank);
+        }
         match told {
             Told::Event(stamped) => self.hear_event(stamped),
-            Told::Waiting(text) | Told::Notice(text) => complain(&format!("fabric: {text}\n")),
+            Told::Waiting(text) | Told::Notice(text) => {
+                self.voice.say(&format!("fabric: {text}\n"))
+            }
             Told::Ready(first_rank) => self.first_rank = *first_rank,
             Told::Elsewhere(cause) => {
-                complain(&format!(
+                self.voice.say(&format!(
                     "fabric: {cause}; ending the workers of this node\n"
                 ));
             }
@@ -136,7 +160,7 @@ impl<'a> Reporter<'a> {
             Event::Stopping {
                 why: Why::TimeLimit,
             } => self.notice_time_limit(),
-            Event::Killing => complain("fabric: killing what has not ended yet\n"),
+            Event::Killing => self.voice.say("fabric: killing what has not ended yet\n"),
             Event::Left { pid } => self.left.push(pid),
             Event::Lingering if !self.left.is_empty() => self.tell_left(),
             _ => {}
@@ -144,7 +168,10 @@ impl<'a> Reporter<'a> {
     }
 
     /// The summary of a run that did not go well, last of all.
-    pub(crate) fn sum_up(&self, outcome: &Outcome) {
+    pub(crate) fn sum_up(&mut self, outcome: &Outcome) {
+        if let Some(files) = &mut self.files {
+            files.conclude(outcome, self.plan, self.first_rank);
+        }
         if went_well(outcome) {
             return;
         }
@@ -159,7 +186,7 @@ impl<'a> Reporter<'a> {
             refusal_reason: refused.unwrap_or_default(),
             paint: self.paint,
         };
-        complain(&summary.text());
+        self.voice.say(&summary.text());
     }
 
     fn notice_standstill(&self, worker: LocalRank) {
@@ -167,7 +194,7 @@ impl<'a> Reporter<'a> {
             return;
         };
         let rank = self.global(worker);
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: rank {rank} was stopped and stands still\nhint: `kill -CONT {pid}` lets it go on\n"
         ));
     }
@@ -178,7 +205,7 @@ impl<'a> Reporter<'a> {
         let running: Vec<u32> = self.running.keys().map(|it| self.global(*it)).collect();
         let (ended, running) = (ranks(&self.ended), ranks(&running));
         let id = std::process::id();
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: {ended} ended with exit code 0 a minute ago, {running} still running\n\
              hint: if it waits for what has ended, `fabric stop {id}` ends it\n"
         ));
@@ -188,7 +215,7 @@ impl<'a> Reporter<'a> {
         let (rank, grace) = (self.global(worker), span(self.plan.settings.grace));
         let status = self.failure.as_ref().map(|(status, _)| *status);
         let status = status.map_or_else(String::new, |it| format!(" ({it})"));
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: rank {rank} failed{status}, ending the others (they have {grace})\n"
         ));
     }
@@ -196,7 +223,7 @@ impl<'a> Reporter<'a> {
     fn notice_time_limit(&self) {
         let limit = self.plan.settings.limit.map_or_else(String::new, span);
         let grace = span(self.plan.settings.grace);
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: the time limit of {limit} is over, ending the workers (they have {grace})\n"
         ));
     }
@@ -209,7 +236,7 @@ impl<'a> Reporter<'a> {
             names.push(format!("and {} more", self.left.len() - NAMED));
         }
         let linger = span(self.plan.settings.linger);
-        complain(&format!(
+        self.voice.say(&format!(
             "fabric: workers left {} behind; ended in {linger} (--linger SECONDS, --keep-daemons)\n",
             names.join(", ")
         ));
@@ -286,13 +313,8 @@ pub(crate) fn output(environ: &Environ) -> Output {
     let terminal = io::stdout().is_terminal();
     Output {
         paint: Paint {
-            on: terminal && colours_wanted(environ),
+            on: terminal && environ.wants_colours(),
         },
         clears: terminal && environ.get("TERM") != Some(OsStr::new("dumb")),
     }
-}
-
-/// NO_COLOR (no-color.org) and a dumb terminal want none.
-pub(super) fn colours_wanted(environ: &Environ) -> bool {
-    environ.text("NO_COLOR").is_none() && environ.get("TERM") != Some(OsStr::new("dumb"))
 }

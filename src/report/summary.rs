@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::cause::{Clues, explain};
+use super::exception::exception;
 use super::fates::{fates, lived};
+use super::hints::hint;
 use super::line::{Paint, harmless, ranks, shortened, span, wrap};
 use crate::agent::{End, Exit, Outcome, Why, parse_error_file};
 use crate::plan::Plan;
@@ -18,6 +20,8 @@ const MESSAGE: usize = 2000;
 const LINE: usize = 500;
 /// Lines of a traceback that are shown: its end, where the exception is.
 const TRACEBACK: usize = 40;
+/// Lines that are shown of what the worker wrote last.
+const WORDS: usize = 20;
 /// Processes that could not be ended and are shown, one line each.
 const STUCK: usize = 16;
 /// Workers other than the root cause whose messages are shown, one line each.
@@ -60,7 +64,7 @@ impl Summary<'_> {
         self.others(&mut text);
         self.stuck(&mut text);
         if let Some((rank, _)) = root_cause {
-            self.confession(&mut text, rank);
+            self.own_words(&mut text, rank);
         }
         text
     }
@@ -113,24 +117,50 @@ impl Summary<'_> {
         }
     }
 
-    /// What the worker itself wrote about its failure.
-    fn confession(&self, text: &mut String, rank: LocalRank) {
+    /// What the worker itself said about its failure: in its error file, and last of all on stderr. The words
+    /// of an only worker are still in sight.
+    fn own_words(&self, text: &mut String, rank: LocalRank) {
+        let words = self.outcome.last_words.get(&rank);
+        let words = words.map_or_else(Vec::new, |it| it.lines(WORDS));
+        let alone = self.plan.workers() == 1 && self.plan.output.needs_relay().is_none();
+        let quoted: &[String] = if alone { &[] } else { &words };
         let confession = self.outcome.confessions.get(&rank.0);
-        let Some(confession) = confession.and_then(|it| parse_error_file(it)) else {
-            return;
-        };
-        let message = harmless(&shortened(&confession.message, MESSAGE));
-        self.row(text, "message", &message);
-        let traceback = harmless(&confession.traceback.unwrap_or_default());
+        if let Some(confession) = confession.and_then(|it| parse_error_file(it)) {
+            let message = harmless(&shortened(&confession.message, MESSAGE));
+            self.row(text, "message", &message);
+            let first = message.lines().next().unwrap_or_default();
+            if !quoted.iter().any(|it| it.contains(first)) {
+                self.traceback(text, &confession.traceback.unwrap_or_default());
+            }
+        } else if let Some(exception) = exception(&words) {
+            self.row(text, "message", &harmless(&shortened(exception, MESSAGE)));
+        }
+        if let Some(hint) = hint(words.iter().map(String::as_str)) {
+            self.row(text, "hint", hint);
+        }
+        self.quote(text, "last lines", quoted);
+    }
+
+    fn traceback(&self, text: &mut String, traceback: &str) {
         let lines: Vec<&str> = traceback.lines().collect();
         let skipped = lines.len().saturating_sub(TRACEBACK);
         if skipped > 0 {
             self.row(text, "traceback", &format!("its last {TRACEBACK} lines"));
-        } else if !lines.is_empty() {
-            text.push_str("  traceback\n");
         }
-        for line in &lines[skipped..] {
-            let _ = writeln!(text, "    {}", shortened(line, LINE));
+        self.quote(
+            text,
+            if skipped > 0 { "" } else { "traceback" },
+            &lines[skipped..],
+        );
+    }
+
+    /// Lines that are not ours, below their label.
+    fn quote(&self, text: &mut String, label: &str, lines: &[impl AsRef<str>]) {
+        if !label.is_empty() && !lines.is_empty() {
+            let _ = writeln!(text, "  {}", self.paint.bold(label));
+        }
+        for line in lines {
+            let _ = writeln!(text, "    {}", harmless(&shortened(line.as_ref(), LINE)));
         }
     }
 
@@ -196,6 +226,7 @@ mod tests {
     use super::*;
     use crate::agent::{Record, Refusal, Step};
     use crate::plan::sample;
+    use crate::relay::Tail;
     use crate::status::{Signal, Status};
 
     const SEGV: Status = signal(11);
@@ -322,6 +353,28 @@ fabric: rank 0 failed: exit code 1
     ValueError: boom
 ",
         );
+    }
+
+    #[test]
+    fn what_the_worker_wrote_last_is_quoted_unless_it_is_in_sight() {
+        let ends = [(480, Status::Code(1), false), (500, TERM, true)];
+        let written = "Traceback (most recent call last):\n  File \"train.py\"\n\x1b[31mKeyError: 'lr'\x1b[0m\n";
+        let report = |ends: &[(u64, Status, bool)]| {
+            let mut outcome = run(failed(0), ends);
+            let mut tail = Tail::default();
+            tail.push(written.as_bytes());
+            outcome.last_words.insert(LocalRank(0), tail);
+            text(&outcome, Paint { on: false })
+        };
+        let quoted = "\
+  message     KeyError: 'lr'
+  last lines
+    Traceback (most recent call last):
+      File \"train.py\"
+    KeyError: 'lr'
+";
+        assert!(report(&ends).ends_with(quoted), "{}", report(&ends));
+        assert!(report(&ends[..1]).ends_with("  message     KeyError: 'lr'\n"));
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(crate) struct Fabric {
 /// A command that runs.
 pub(crate) struct Running {
     child: Child,
-    streams: Vec<JoinHandle<Vec<u8>>>,
+    /// Stdout and stderr, where they are collected.
+    streams: [Option<JoinHandle<Vec<u8>>>; 2],
     scratch: TempDir,
     mark: Mark,
     started: Instant,
@@ -101,6 +102,13 @@ impl Fabric {
         self.arg(path)
     }
 
+    /// A worker of these lines of Python, for what no other test needs.
+    pub(crate) fn code(self, lines: &str) -> Self {
+        let path = self.scratch.path().join("worker.py");
+        fs::write(&path, lines).unwrap();
+        self.arg(path)
+    }
+
     /// tests/workers/actor.c as every worker, which does what the words say.
     pub(crate) fn actor<W: AsRef<OsStr>>(self, words: impl IntoIterator<Item = W>) -> Self {
         self.args(["--main-port", "0", "--python"])
@@ -134,6 +142,18 @@ impl Fabric {
         self
     }
 
+    /// Somewhere else than into the test's hands.
+    pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
+        self.command.stdout(stdout);
+        self
+    }
+
+    /// The same.
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.command.stderr(stderr);
+        self
+    }
+
     /// Changes the command in ways that have no name here.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Command)) -> Self {
         change(&mut self.command);
@@ -145,10 +165,9 @@ impl Fabric {
         let mut child = self.command.spawn().unwrap();
         let stdout = child.stdout.take().map(|it| collect(Box::new(it)));
         let stderr = child.stderr.take().map(|it| collect(Box::new(it)));
-        let streams = stdout.into_iter().chain(stderr).collect();
         Running {
             child,
-            streams,
+            streams: [stdout, stderr],
             scratch: self.scratch,
             mark: self.mark,
             started,
@@ -243,9 +262,8 @@ impl Running {
             .collect();
         assert!(left.is_empty(), "left behind: {left:?}");
         let streams = std::mem::take(&mut self.streams);
-        let mut texts = streams.into_iter().map(|it| it.join().unwrap());
-        let mut text = || String::from_utf8_lossy(&texts.next().unwrap_or_default()).into_owned();
-        let (stdout, stderr) = (text(), text());
+        let bytes = streams.map(|it| it.map_or_else(Vec::new, |it| it.join().unwrap()));
+        let [stdout, stderr] = bytes.map(|it| String::from_utf8_lossy(&it).into_owned());
         let scratch = std::mem::replace(&mut self.scratch, TempDir::new().unwrap());
         Finished {
             status,

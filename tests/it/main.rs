@@ -21,5 +21,8 @@ mod ports;
 mod launches;
 mod doctor;
 mod notices;
+mod pty;
+mod relay;
+mod output;
 mod powers;
 mod link;

@@ -1,0 +1,328 @@
+//! What people and machines can make of workers' output: labels, a choice of ranks, files, reports.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::harness::{Fabric, Finished, wait_until};
+use crate::pty::Terminal;
+
+/// Two lines on each stream, the second without an end.
+const SPEAKER: &str = "\
+import os, sys
+rank = os.environ['RANK']
+for name, stream in ('out', sys.stdout), ('err', sys.stderr):
+    stream.write(f'{name} {rank} first\\n{name} {rank} last')
+";
+
+fn run(workers: u32) -> Fabric {
+    Fabric::run().args(["--main-port", "0", "--devices", &workers.to_string()])
+}
+
+fn speaking(options: &[&str]) -> Finished {
+    run(2).args(options).code(SPEAKER).finish().expect_code(0)
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// All files below, by their path from there.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, name) = (entry.path(), PathBuf::from(entry.file_name()));
+        if path.is_dir() {
+            let below = files(&path).into_iter();
+            found.extend(below.map(|(path, text)| (name.join(path), text)));
+        } else {
+            found.insert(name, fs::read_to_string(path).unwrap());
+        }
+    }
+    found
+}
+
+/// The files of the only run whose folder is below `base`, whose path was said once.
+#[track_caller]
+fn logs(done: &Finished, base: &Path) -> BTreeMap<PathBuf, String> {
+    let folders: Vec<PathBuf> = fs::read_dir(base)
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    let [folder] = &folders[..] else {
+        panic!("{folders:?}");
+    };
+    let said = format!("fabric: logs in {}\n", folder.display());
+    assert_eq!(done.stderr.matches(&said).count(), 1, "{}", done.stderr);
+    files(folder)
+}
+
+#[test]
+fn every_line_says_who_wrote_it() {
+    let done = speaking(&["--prefix"]);
+    let expected = |name: &str| {
+        let lines = [
+            "0] NAME 0 first",
+            "0] NAME 0 last",
+            "1] NAME 1 first",
+            "1] NAME 1 last",
+        ];
+        lines.map(|it| format!("[rank {}", it.replace("NAME", name)))
+    };
+    assert_eq!(sorted(&done.stdout), expected("out"));
+    assert_eq!(sorted(&done.stderr), expected("err"));
+}
+
+#[test]
+fn a_template_is_torchruns() {
+    let template = "<${role_name} ${local_rank} ${rank} $$ ${x}>";
+    let done = speaking(&["--role", "actor", "--log-line-prefix-template", template]);
+    assert!(
+        done.stdout.contains("<actor 1 1 $ ${x}>out 1 first\n"),
+        "{}",
+        done.stdout
+    );
+}
+
+#[test]
+fn labels_are_coloured_on_a_terminal_and_bars_keep_theirs() {
+    let bar = "import sys\nsys.stdout.write('\\r 10%'); sys.stdout.write('\\r 20%'); print()\n";
+    let (terminal, running) = Terminal::start(run(1).arg("--prefix").code(bar), 24, 80);
+    terminal.wait_for("\r\x1b[31m[rank 0]\x1b[0m  10%\r\x1b[31m[rank 0]\x1b[0m  20%\r\n");
+    running.finish().expect_code(0);
+    let plain = run(1).arg("--prefix").env("NO_COLOR", "1").code(bar);
+    let (terminal, running) = Terminal::start(plain, 24, 80);
+    terminal.wait_for("\r[rank 0]  10%\r[rank 0]  20%\r\n");
+    running.finish().expect_code(0);
+}
+
+#[test]
+fn only_the_ranks_that_were_chosen_are_shown() {
+    let chosen = |options: &[&str]| {
+        let done = run(6)
+            .args(options)
+            .code("import os; print(os.environ['RANK'])\n");
+        sorted(&done.finish().expect_code(0).stdout).concat()
+    };
+    assert_eq!(chosen(&["--ranks", "0,3-4"]), "034");
+    assert_eq!(chosen(&["--local-ranks-filter", "5,1"]), "15");
+    assert_eq!(
+        chosen(&["--ranks", "0,3-5", "--local-ranks-filter", "1-4"]),
+        "34"
+    );
+    assert_eq!(chosen(&["--ranks", "9"]), "");
+}
+
+#[test]
+fn who_fails_is_quoted_even_if_it_is_not_shown() {
+    let lines =
+        "import os, signal\nif os.environ['RANK'] == '1': import no_such_thing\nsignal.pause()\n";
+    let done = run(2)
+        .args(["--ranks", "0"])
+        .code(lines)
+        .finish()
+        .expect_code(1);
+    assert!(
+        done.stderr.starts_with("fabric: rank 1 failed"),
+        "{}",
+        done.stderr
+    );
+    done.expect_said(&[
+        "  message     ModuleNotFoundError: No module named 'no_such_thing'\n",
+        "  hint        this Python does not have the module",
+        "    Traceback (most recent call last):\n",
+    ]);
+}
+
+#[test]
+fn a_log_dir_has_a_copy_of_all() {
+    let fabric = run(2);
+    let base = fabric.scratch().join("logs");
+    let fabric = fabric.args(["--run-id", "a/b ü", "--log-dir"]).arg(&base);
+    let done = fabric.code(SPEAKER).finish().expect_code(0);
+    assert_eq!(done.stdout.matches("first\n").count(), 2);
+    let logs = logs(&done, &base);
+    let names: Vec<String> = logs.keys().map(|it| it.display().to_string()).collect();
+    assert_eq!(
+        names,
+        [
+            "attempt_0/0/stderr.log",
+            "attempt_0/0/stdout.log",
+            "attempt_0/1/stderr.log",
+            "attempt_0/1/stdout.log",
+            "launcher.log"
+        ]
+    );
+    assert_eq!(
+        logs[Path::new("attempt_0/1/stdout.log")],
+        "out 1 first\nout 1 last"
+    );
+    assert_eq!(
+        logs[Path::new("attempt_0/0/stderr.log")],
+        "err 0 first\nerr 0 last"
+    );
+    let folder = fs::read_dir(&base)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .file_name();
+    assert!(folder.to_str().unwrap().starts_with("a_b_ü_"), "{folder:?}");
+}
+
+#[test]
+fn the_launchers_own_words_are_in_its_log() {
+    let fabric = run(2);
+    let base = fabric.scratch().join("logs");
+    let fabric = fabric.arg("--log-dir").arg(&base);
+    let done = fabric.worker("exit_with.py").args(["7", "--rank", "1"]);
+    let done = done.finish().expect_code(7);
+    let logs = logs(&done, &base);
+    let log = &logs[Path::new("launcher.log")];
+    assert!(log.contains("rank 1 failed: exit code 7") && done.stderr.ends_with(log.as_str()));
+}
+
+#[test]
+fn redirected_streams_are_in_files_only() {
+    let fabric = run(2);
+    let base = fabric.scratch().join("logs");
+    let fabric = fabric
+        .env("PET_LOG_DIR", &base)
+        .args(["--redirects", "0:1,1:2"]);
+    let done = fabric.code(SPEAKER).finish().expect_code(0);
+    assert_eq!(done.stdout, "out 1 first\nout 1 last");
+    let (said, shown) = done.stderr.split_once('\n').unwrap();
+    assert!(said.starts_with("fabric: logs in "));
+    assert_eq!(shown, "err 0 first\nerr 0 last");
+    assert_eq!(
+        logs(&done, &base)[Path::new("attempt_0/0/stdout.log")],
+        "out 0 first\nout 0 last"
+    );
+}
+
+#[test]
+fn what_is_teed_is_labelled_as_by_torchrun() {
+    // Without a folder that was named the files are among the temporary ones, and stay.
+    let done = run(2)
+        .env("PET_TEE", "1")
+        .code(SPEAKER)
+        .finish()
+        .expect_code(0);
+    assert!(
+        done.stdout.contains("[default1]:out 1 first\n"),
+        "{}",
+        done.stdout
+    );
+    assert!(done.stderr.contains("err 1 first\n") && !done.stderr.contains("[default"));
+    let folder = done
+        .stderr
+        .lines()
+        .find_map(|it| it.strip_prefix("fabric: logs in "))
+        .unwrap();
+    assert!(Path::new(folder).starts_with(done.scratch.path()));
+    let names: Vec<String> = files(Path::new(folder))
+        .keys()
+        .map(|it| it.display().to_string())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "attempt_0/0/stdout.log",
+            "attempt_0/1/stdout.log",
+            "launcher.log"
+        ]
+    );
+}
+
+#[test]
+fn where_both_streams_are_one_file_lines_of_all_are_whole() {
+    let lines = "import os, sys\nfor number in range(2000): os.write(1 + number % 2, b'x' * 199 + b'\\n')\n";
+    let fabric = run(3);
+    let out = fs::File::create(fabric.scratch().join("out")).unwrap();
+    let fabric = fabric.stderr(out.try_clone().unwrap()).stdout(out);
+    let base = fabric.scratch().join("logs");
+    let done = fabric
+        .arg("--log-dir")
+        .arg(&base)
+        .code(lines)
+        .finish()
+        .expect_code(0);
+    let text = fs::read_to_string(done.scratch.path().join("out")).unwrap();
+    let (said, lines) = text.split_once('\n').unwrap();
+    assert!(said.starts_with("fabric: logs in "));
+    assert!(lines.lines().count() == 6000 && lines.lines().all(|it| it.len() == 199));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let refused = |fabric: Fabric, text: &str| {
+        let done = fabric.code("print('started')").finish().expect_code(1);
+        assert_eq!(done.stdout, "");
+        done.expect_said(&[text]);
+    };
+    refused(
+        run(1).args(["--output", "direct", "--prefix"]),
+        "fabric: `--prefix` works on what passes through the launcher, and with `--output direct`",
+    );
+    refused(
+        run(1).args(["--output", "direct"]).env("PET_TEE", "3"),
+        "fabric: `--tee` (PET_TEE) works on what passes through the launcher",
+    );
+    refused(
+        run(1).args(["--log-dir", "/proc/none"]),
+        "fabric: failed to make a folder for logs in `/proc/none` (--log-dir): ",
+    );
+    refused(
+        run(1).env("FABRIC_REPORT", "/proc/none/report.json"),
+        "fabric: failed to write `/proc/none/report.json` (FABRIC_REPORT): ",
+    );
+}
+
+#[test]
+fn events_come_as_they_happen_and_the_report_in_the_end() {
+    let lines = "
+import os, sys, time
+from pathlib import Path
+print('a line'); print('another', file=sys.stderr)
+while not Path(__file__).with_name('go').exists(): time.sleep(0.002)
+if os.environ['RANK'] == '1': raise ValueError('boom')
+";
+    let fabric = run(2);
+    let events = fabric.scratch().join("events.jsonl");
+    let report = fabric.scratch().join("report.json");
+    let fabric = fabric
+        .arg("--events")
+        .arg(&events)
+        .arg("--report")
+        .arg(&report);
+    let running = fabric.code(lines).start();
+    let names = || -> Vec<String> {
+        let text = fs::read_to_string(&events).unwrap_or_default();
+        let events = text
+            .lines()
+            .map(|it| serde_json::from_str::<Value>(it).unwrap());
+        events
+            .map(|it| it["event"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    wait_until("both starts are told", || {
+        names() == ["joined", "started", "started"]
+    });
+    fs::write(running.scratch().join("go"), "").unwrap();
+    let done = running.finish().expect_code(1);
+    let names = names();
+    for name in ["exited", "stopping", "done", "wrote", "ended"] {
+        assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
+    }
+    assert_eq!(names.last().unwrap(), "ended");
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert_eq!(report["exit_code"], 1);
+    assert_eq!(report["root_cause"]["message"], "ValueError: boom");
+    assert_eq!(report["root_cause"]["rank"], 1);
+    assert_eq!(report["workers"][0]["lines"], 2);
+    assert!(done.stderr.contains("  message     ValueError: boom\n"));
+}
