@@ -17,3 +17,4 @@ mod cluster_engines;
 mod ports;
 mod powers;
 mod link;
+mod nodes;
