@@ -18,3 +18,4 @@ mod ports;
 mod powers;
 mod link;
 mod nodes;
+mod hosts;
