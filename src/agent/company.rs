@@ -60,6 +60,7 @@ impl<'a> Company<'a> {
         };
         let meeting = meeting.context("failed to set up the meeting of the nodes")?;
         let world = World {
+            attempt: 0,
             first_rank: 0,
             world_size: 0,
             first_role_rank: 0,
@@ -80,6 +81,11 @@ impl<'a> Company<'a> {
 
     pub(crate) fn workers(&self) -> u32 {
         self.plan.workers()
+    }
+
+    /// Whether there may be another attempt after this one.
+    pub(crate) fn restarts(&self) -> bool {
+        self.plan.max_restarts > 0
     }
 
     /// Whether this signal asks for the end of the run.
@@ -140,7 +146,20 @@ impl<'a> Company<'a> {
             first_role_rank: ready.role_base,
             role_world_size: ready.role_world_size,
             port: self.world.port,
+            attempt: self.world.attempt,
         }
+    }
+
+    /// All begins anew: what is to be said of the workers that are being ended has been said.
+    pub(crate) fn restart(&mut self) {
+        (self.stopped, self.look) = (false, None);
+    }
+
+    /// The workers here have ended, and can be started again.
+    pub(crate) fn renew(&mut self) {
+        self.world.attempt += 1;
+        let events = self.meeting.renew(Instant::now());
+        self.pending.extend(events);
     }
 
     /// The workers here have all succeeded.
@@ -168,6 +187,10 @@ impl<'a> Company<'a> {
     }
 
     fn cause(&self, outcome: &Outcome) -> Option<Cause> {
+        let lived = outcome.root_cause().and_then(|(rank, end)| {
+            let started = outcome.workers[rank.0 as usize].started?;
+            Some(end.at.saturating_sub(started))
+        });
         let (rank, code, message) = match (outcome.guardian_lost, outcome.why) {
             (Some(status), _) => (
                 None,
@@ -201,6 +224,7 @@ impl<'a> Company<'a> {
             rank: rank.map(|it| GlobalRank(self.world.first_rank + it.0)),
             exit_code: code.max(1),
             message,
+            lived: lived.filter(|_| outcome.guardian_lost.is_none()),
         })
     }
 
@@ -221,6 +245,7 @@ fn party(plan: &Plan) -> Party {
         role: plan.role.value.clone(),
         run_id: plan.run_id.value.clone(),
         launcher: env!("CARGO_PKG_VERSION").to_owned(),
+        max_restarts: plan.max_restarts,
         script: plan.script.to_string_lossy().into_owned(),
         token: plan.environ.text(TOKEN).map(ToOwned::to_owned),
     }

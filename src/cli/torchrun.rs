@@ -28,7 +28,6 @@ const FOREIGN: &[Foreign] = &[
     foreign("PET_RDZV_CONF", &[]),
     foreign("PET_STANDALONE", &["0"]),
     foreign("PET_LOCAL_ADDR", &[]),
-    foreign("PET_MAX_RESTARTS", &["0"]),
     foreign("PET_EVENT_LOG_HANDLER", &["null"]),
     foreign("PET_RUN_PATH", &["0"]),
     foreign("PET_LOG_DIR", &[]),

@@ -44,7 +44,7 @@ impl Hosting {
             match action {
                 Action::Set { key, value } => server.set(&key, value.as_bytes()),
                 Action::Tell(event) => first.push(event),
-                Action::Count { .. } | Action::Close(_) => {}
+                Action::Count { .. } | Action::Close(_) | Action::Clear { .. } => {}
             }
         }
         Ok(Self {
@@ -126,6 +126,13 @@ impl Hosting {
         events
     }
 
+    /// The workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self, now: Instant) -> Vec<Event> {
+        self.reminder = Reminder::from(now);
+        let actions = self.roster.renew();
+        self.perform(actions)
+    }
+
     /// Once the end is decided, does not wait for ever for the others to hang up.
     fn leave(&mut self, now: Instant) -> Vec<Event> {
         let Some(ending) = self.roster.ending() else {
@@ -153,6 +160,7 @@ impl Hosting {
                 Action::Set { key, value } => self.store.set(&key, value.as_bytes()),
                 Action::Count { key } => self.store.count(&key),
                 Action::Close(client) => self.store.close(client),
+                Action::Clear { kept } => self.store.clear(kept),
                 Action::Tell(event) => events.push(event),
             }
         }

@@ -103,6 +103,12 @@ impl Joining {
         self.say()
     }
 
+    /// The workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self) -> Vec<Event> {
+        self.guest.renew();
+        self.say()
+    }
+
     fn say(&mut self) -> Vec<Event> {
         self.link.send(&self.guest.take_output());
         let events = self.guest.take_events();

@@ -91,6 +91,14 @@ impl Meeting {
         }
     }
 
+    /// All workers of this node have ended, as `Event::Restarting` wants it.
+    pub(crate) fn renew(&mut self, now: Instant) -> Vec<Event> {
+        match &mut self.side {
+            Side::Host(it) => it.renew(now),
+            Side::Guest(it) => it.renew(),
+        }
+    }
+
     /// Which ranks workers wait for in the start of a process group, as a sentence; none where none does, and
     /// where the store is another's.
     pub(crate) fn absent(&self) -> Option<String> {
@@ -140,6 +148,7 @@ mod tests {
             role: "default".into(),
             run_id: "none".into(),
             launcher: "1.0.0".into(),
+            max_restarts: 0,
             script: "train.py".into(),
             token: None,
         }
@@ -228,6 +237,7 @@ mod tests {
             rank: None,
             exit_code: 7,
             message: "exit code 7".into(),
+            lived: None,
         }
     }
 

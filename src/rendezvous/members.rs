@@ -13,6 +13,8 @@ pub(crate) struct Member {
     pub(crate) ours: bool,
     /// All its workers have ended well.
     pub(crate) finished: bool,
+    /// All its workers of the attempt that has failed have ended.
+    pub(crate) cleared: bool,
     /// Its connection has ended.
     pub(crate) gone: bool,
 }
@@ -20,12 +22,13 @@ pub(crate) struct Member {
 impl Member {
     /// A node that has just come.
     pub(crate) fn new(node: Node, client: Option<ClientId>, ours: bool) -> Self {
-        let (finished, gone) = (false, false);
+        let (finished, cleared, gone) = (false, false, false);
         Self {
             node,
             client,
             ours,
             finished,
+            cleared,
             gone,
         }
     }
@@ -65,6 +68,13 @@ impl Members {
     /// Those who are there.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
         self.0.iter().flatten()
+    }
+
+    /// All begins anew.
+    pub(crate) fn renew(&mut self) {
+        for member in self.0.iter_mut().flatten() {
+            (member.finished, member.cleared) = (false, false);
+        }
     }
 
     /// Which node a connection belongs to.

@@ -42,6 +42,7 @@ mod keys;
 mod message;
 mod members;
 mod admission;
+mod retry;
 mod roster;
 mod absent;
 mod caller;

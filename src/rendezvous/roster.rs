@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   Gathering -- every node is there --> Working -- all have finished, or --> Ending -- all know --> Over
-//!      ^  |                                         the first failure
-//!      +--+ a node leaves: wait for it again
+//!      ^  |                              ^   |      the first failure
+//!      +--+ a node leaves:      all have |   | a worker failed, and
+//!           wait for it again   ended it |   v restarts are left
+//!                                       Restarting
 //! ```
 //!
 //! The host alone decides: who may join, which ranks a node gets, and which failure is the root cause
@@ -17,6 +19,7 @@ use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys, Topic};
 use super::members::{Member, Members};
 use super::message::{Mail, News, Verdict, ranks_to_json};
+use super::retry::{Next, Retry};
 use super::store::ClientId;
 use crate::topology::NodeRank;
 
@@ -33,6 +36,10 @@ pub(crate) enum Action {
     },
     /// End a client's connection.
     Close(ClientId),
+    /// Forget what workers have stored.
+    Clear {
+        kept: [String; 4],
+    },
     /// Tell the launcher of this node.
     Tell(Event),
 }
@@ -44,6 +51,7 @@ pub(crate) struct Roster {
     keys: Keys,
     members: Members,
     phase: Phase,
+    retry: Retry,
     /// The number of the next piece of news.
     news: u64,
     actions: Vec<Action>,
@@ -59,6 +67,7 @@ pub(crate) struct Ending {
 enum Phase {
     Gathering,
     Working,
+    Restarting,
     Ending(Ending),
     Over,
 }
@@ -72,6 +81,7 @@ impl Roster {
             members: Members::expecting(me.num_nodes),
             token,
             phase: Phase::Gathering,
+            retry: Retry::up_to(me.max_restarts),
             news: 0,
             actions: Vec::new(),
             keys,
@@ -107,6 +117,7 @@ impl Roster {
                 match Mail::from_json(value) {
                     Some(Mail::Failed(cause)) => self.end(cause),
                     Some(Mail::Finished) => self.finished(rank, false),
+                    Some(Mail::Cleared) => self.cleared(rank),
                     None => {}
                 }
             }
@@ -140,6 +151,12 @@ impl Roster {
     /// All workers of this node have ended well.
     pub(crate) fn finish(&mut self) -> Vec<Action> {
         self.finished(self.me.node, false);
+        take(&mut self.actions)
+    }
+
+    /// All workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self) -> Vec<Action> {
+        self.cleared(self.me.node);
         take(&mut self.actions)
     }
 
@@ -237,8 +254,12 @@ impl Roster {
         let node = Node::from_role_info(value, peer.into());
         let why = match (node, self.members.place(rank)) {
             (Some(node), Some(None)) => {
+                let restarts = match self.me.max_restarts {
+                    0 => "",
+                    _ => "; nothing is restarted",
+                };
                 self.tell(Event::Notice(format!(
-                    "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails"
+                    "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails{restarts}"
                 )));
                 return self.enrol(rank, node, Some(client), false);
             }
@@ -316,7 +337,7 @@ impl Roster {
                     "node {rank} ({host}) has left before the start"
                 )));
             }
-            Phase::Working if !member.finished => {
+            Phase::Working | Phase::Restarting if !member.finished => {
                 member.gone = true;
                 self.end(self.cause(rank, lost(error)));
             }
@@ -329,11 +350,43 @@ impl Roster {
 
     /// The first failure is the root cause; what comes later follows from it.
     fn end(&mut self, cause: Cause) {
-        if matches!(self.phase, Phase::Gathering | Phase::Working) {
-            self.phase = Phase::Ending(Ending { aborted: true });
-            self.broadcast(&News::Aborted(cause.clone()));
-            self.tell(Event::Aborted(cause));
-            self.settle();
+        let next = match self.phase {
+            Phase::Working => {
+                let told = self.members.iter().all(|it| it.ours);
+                self.retry.after(&cause, told)
+            }
+            // A worker of the attempt that is being ended anyway is not worth a word.
+            Phase::Gathering | Phase::Restarting if cause.lived.is_none() => Next::End,
+            _ => return,
+        };
+        match next {
+            Next::Restart => return self.restart(cause),
+            Next::GiveUp(why) => self.tell(Event::Notice(why)),
+            Next::End => {}
+        }
+        self.phase = Phase::Ending(Ending { aborted: true });
+        self.broadcast(&News::Aborted(cause.clone()));
+        self.tell(Event::Aborted(cause));
+        self.settle();
+    }
+
+    /// Asks every node to end its workers.
+    fn restart(&mut self, cause: Cause) {
+        self.phase = Phase::Restarting;
+        self.members.renew();
+        self.broadcast(&News::Restarting(cause.clone()));
+        self.tell(Event::Restarting(cause));
+    }
+
+    /// The workers of a node have ended; once all have, nothing of theirs may disturb the next.
+    fn cleared(&mut self, rank: NodeRank) {
+        if let (Phase::Restarting, Some(member)) = (self.phase, self.members.member_mut(rank)) {
+            member.cleared = true;
+            if self.members.iter().all(|it| it.cleared) {
+                let kept = self.keys.of_launchers();
+                self.actions.push(Action::Clear { kept });
+                self.begin();
+            }
         }
     }
 
@@ -358,6 +411,7 @@ impl Roster {
             rank: None,
             exit_code: 1,
             message,
+            lived: None,
         }
     }
 

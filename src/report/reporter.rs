@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
+use super::attempt::failed_attempt;
 use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
 use super::line::{Paint, span};
@@ -30,6 +31,8 @@ pub(crate) struct Reporter<'a> {
     /// /dev/shm at that time.
     shared_memory: Option<Memory>,
     left: Vec<Pid>,
+    /// How many have failed and were followed by another.
+    attempts: usize,
 }
 
 impl<'a> Reporter<'a> {
@@ -45,6 +48,7 @@ impl<'a> Reporter<'a> {
             failure: None,
             shared_memory: None,
             left: Vec::new(),
+            attempts: 0,
         }
     }
 
@@ -85,6 +89,13 @@ impl<'a> Reporter<'a> {
             Told::Event(stamped) => self.hear_event(stamped),
             Told::Waiting(text) | Told::Notice(text) => complain(&format!("fabric: {text}\n")),
             Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Restarting(cause) => {
+                (self.failure, self.shared_memory) = (None, None);
+                self.left.clear();
+                self.attempts += 1;
+                let failed = failed_attempt(self.attempts, self.plan, cause);
+                complain(&format!("fabric: {failed}; all workers start again\n"));
+            }
             Told::Elsewhere(cause) => {
                 complain(&format!(
                     "fabric: {cause}; ending the workers of this node\n"

@@ -19,3 +19,4 @@ mod powers;
 mod link;
 mod nodes;
 mod hosts;
+mod restarts;
