@@ -12,6 +12,7 @@ use super::event::{Event, Why};
 use super::message::{Command, Stamped};
 use super::outcome::{Exit, Outcome};
 use super::signals::{self, Inbox};
+use super::told::Told;
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Heard, Ward};
 use crate::rendezvous::{Cause, Event as News};
@@ -51,22 +52,6 @@ pub(crate) struct Launcher<'a> {
     dismissed: bool,
     /// SIGTSTP has come, and no SIGCONT since.
     pausing: bool,
-}
-
-/// What whoever reports is told.
-#[derive(Debug)]
-pub(crate) enum Told {
-    Event(Stamped),
-    /// A sentence on what is being waited for.
-    Waiting(String),
-    /// A sentence that people should read once.
-    Notice(String),
-    /// Every node is there; the global rank of our first worker.
-    Ready(u32),
-    /// This attempt has failed, and all workers start again.
-    Restarting(Cause),
-    /// The root cause, where it lies on another node.
-    Elsewhere(Cause),
 }
 
 impl Launcher<'_> {

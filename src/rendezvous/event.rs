@@ -28,6 +28,17 @@ pub(crate) struct Party {
     pub(crate) token: Option<String>,
 }
 
+impl Party {
+    /// What the others get to know of it.
+    pub(crate) fn as_node(&self) -> Node {
+        Node {
+            host: self.host.clone(),
+            local_world_size: self.local_world_size,
+            role: self.role.clone(),
+        }
+    }
+}
+
 /// What happens at the meeting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {

@@ -16,6 +16,7 @@ use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys};
 use super::message::{Mail, News, Verdict, ranks_from_json};
 use super::protocol::{Bytes, NOT_READY, READY, Request, STOP_WAITING};
+use super::stage::{Host, Stage};
 use crate::topology::NodeRank;
 
 /// The view of a node that is not the host.
@@ -40,44 +41,6 @@ pub(crate) struct Guest {
     /// What this side has told the host.
     reported: Option<Cause>,
     events: Vec<Event>,
-}
-
-/// Who hosts the store.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Host {
-    Unknown,
-    Ours,
-    /// Torch 2.4 and later.
-    Torch,
-    /// Torch before 2.4.
-    OldTorch,
-}
-
-/// Which answer is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// There is no connection.
-    Away,
-    Counting,
-    Looking,
-    VerdictComes,
-    Verdict,
-    NewsComes,
-    News,
-    /// At torch's: has node 0 written its role info in the new way, and in the old?
-    NewWay,
-    OldWay,
-    /// Neither yet: ask again later.
-    NoWay,
-    RanksCome,
-    Ranks,
-    InfosCome,
-    Infos,
-    /// Nothing is due until the workers have ended.
-    Working,
-    Exits,
-    LastExitComes,
-    Over,
 }
 
 impl Guest {
@@ -427,8 +390,9 @@ impl Guest {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Action;
     use super::super::parser::Parser;
-    use super::super::roster::{Action, Roster};
+    use super::super::roster::Roster;
     use super::super::store::{ClientId, Store};
     use super::*;
     use std::collections::BTreeMap;

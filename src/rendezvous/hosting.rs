@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use super::decision::Action;
 use super::event::{Cause, Event, Party};
 use super::limits::Limits;
 use super::reminder::Reminder;
-use super::roster::{Action, Roster};
+use super::roster::Roster;
 use super::server::{Running, Server};
 use super::service::Activity;
 

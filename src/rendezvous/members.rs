@@ -1,6 +1,6 @@
 //! The table of nodes: who has come, who has finished, and how to say so.
 
-use super::event::Node;
+use super::event::{Cause, Node};
 use super::store::ClientId;
 use crate::topology::NodeRank;
 
@@ -81,6 +81,20 @@ impl Members {
     pub(crate) fn rank_of(&self, client: ClientId) -> Option<NodeRank> {
         let is = |it: &Option<Member>| it.as_ref().is_some_and(|it| it.client == Some(client));
         self.0.iter().position(is).map(|it| NodeRank(it as u32))
+    }
+
+    /// A cause that lies with a whole node.
+    pub(crate) fn cause(&self, node: NodeRank, message: String) -> Cause {
+        Cause {
+            node,
+            host: self
+                .member(node)
+                .map_or_else(String::new, |it| it.node.host.clone()),
+            rank: None,
+            exit_code: 1,
+            message,
+            lived: None,
+        }
     }
 
     /// Whether every place is taken.

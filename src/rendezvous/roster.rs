@@ -15,6 +15,7 @@
 use std::mem::take;
 
 use super::admission::objection;
+use super::decision::{Action, Ending};
 use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys, Topic};
 use super::members::{Member, Members};
@@ -22,27 +23,6 @@ use super::message::{Mail, News, Verdict, ranks_to_json};
 use super::retry::{Next, Retry};
 use super::store::ClientId;
 use crate::topology::NodeRank;
-
-/// What the host has to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
-    Set {
-        key: String,
-        value: String,
-    },
-    /// Raise a counter by one.
-    Count {
-        key: String,
-    },
-    /// End a client's connection.
-    Close(ClientId),
-    /// Forget what workers have stored.
-    Clear {
-        kept: [String; 4],
-    },
-    /// Tell the launcher of this node.
-    Tell(Event),
-}
 
 /// The host's view of the meeting.
 pub(crate) struct Roster {
@@ -55,12 +35,6 @@ pub(crate) struct Roster {
     /// The number of the next piece of news.
     news: u64,
     actions: Vec<Action>,
-}
-
-/// How a run has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ending {
-    pub(crate) aborted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +65,7 @@ impl Roster {
         roster.set(roster.keys.host(), roster.me.launcher.clone());
         roster.set(roster.keys.main_address(), address.into());
         roster.set(roster.keys.main_port(), port.to_string());
-        let (node, rank) = (node_of(&roster.me), roster.me.node);
+        let (node, rank) = (roster.me.as_node(), roster.me.node);
         roster.enrol(rank, node, None, true);
         let actions = take(&mut roster.actions);
         (roster, actions)
@@ -182,7 +156,9 @@ impl Roster {
         if self.phase == Phase::Gathering {
             let message = format!("waited {seconds} s for {}", self.members.missing());
             self.tell(Event::Failed(format!("start: {message}")));
-            let cause = self.cause(self.me.node, format!("failed to start: {message}"));
+            let cause = self
+                .members
+                .cause(self.me.node, format!("failed to start: {message}"));
             self.broadcast(&News::Aborted(cause));
             self.phase = Phase::Ending(Ending { aborted: true });
             self.settle();
@@ -230,7 +206,7 @@ impl Roster {
             Some(guest) => match objection(&self.me, &guest, &self.members) {
                 Some(why) => Verdict::Refused(why),
                 None => {
-                    self.enrol(guest.node, node_of(&guest), Some(client), true);
+                    self.enrol(guest.node, guest.as_node(), Some(client), true);
                     // The news of that moment may have been that all are there: read from before it.
                     let news = self.news.saturating_sub(u64::from(!self.gathering()));
                     Verdict::Welcome {
@@ -339,7 +315,7 @@ impl Roster {
             }
             Phase::Working | Phase::Restarting if !member.finished => {
                 member.gone = true;
-                self.end(self.cause(rank, lost(error)));
+                self.end(self.members.cause(rank, lost(error)));
             }
             _ => {
                 member.gone = true;
@@ -403,18 +379,6 @@ impl Roster {
         }
     }
 
-    fn cause(&self, node: NodeRank, message: String) -> Cause {
-        let member = self.members.member(node);
-        Cause {
-            node,
-            host: member.map_or_else(String::new, |it| it.node.host.clone()),
-            rank: None,
-            exit_code: 1,
-            message,
-            lived: None,
-        }
-    }
-
     fn broadcast(&mut self, news: &News) {
         let key = self.keys.news(&self.token, self.news);
         self.news += 1;
@@ -427,13 +391,5 @@ impl Roster {
 
     fn tell(&mut self, event: Event) {
         self.actions.push(Action::Tell(event));
-    }
-}
-
-fn node_of(party: &Party) -> Node {
-    Node {
-        host: party.host.clone(),
-        local_world_size: party.local_world_size,
-        role: party.role.clone(),
     }
 }

@@ -40,11 +40,11 @@ mod tests {
         let text = failed_attempt(1, &plan, &cause);
         assert_eq!(
             text,
-            "attempt 1 of 3 failed after 20.0 s: rank 3: exit code 7"
+            "attempt 1 of 3 failed after 20 s: rank 3: exit code 7"
         );
         plan.place.count = 2;
         let text = failed_attempt(2, &plan, &cause);
-        let expected = "attempt 2 of 3 failed after 20.0 s: rank 3 on node 1 (gpu-2): exit code 7";
+        let expected = "attempt 2 of 3 failed after 20 s: rank 3 on node 1 (gpu-2): exit code 7";
         assert_eq!(text, expected);
     }
 }

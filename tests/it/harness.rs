@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -136,6 +136,12 @@ impl Fabric {
 
     pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.command.stdin(stdin);
+        self
+    }
+
+    /// Has standard error written to a file, to be read while the command runs.
+    pub(crate) fn stderr(mut self, path: &Path) -> Self {
+        self.command.stderr(File::create(path).unwrap());
         self
     }
 

@@ -107,11 +107,7 @@ fn a_late_host_is_named_and_then_all_train() {
     let [first, third] = [0, 2].map(|rank| {
         let node = hosts.acting(hosts.node(rank, 3, "host1"));
         let said = node.scratch().join("said");
-        let file = std::fs::File::create(&said).unwrap();
-        (
-            node.arg("exit=0").with(|it| drop(it.stderr(file))).start(),
-            said,
-        )
+        (node.arg("exit=0").stderr(&said).start(), said)
     });
     let sentence = "waiting for node 1 of 3 (joined: 0 host1, 2 host3)";
     for (_, said) in [&first, &third] {

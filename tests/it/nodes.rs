@@ -1,6 +1,6 @@
 //! Several launchers on this machine, each a node of one run: they meet, train, fail and end together.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,9 @@ impl Run {
         let ready = format!("ready={}", self.place().display());
         let start = |rank| self.acting(rank, 2 - rank, &[&ready]).start();
         let nodes = [start(0), start(1)];
-        (0..3).for_each(|rank| drop(self.worker(rank)));
+        for rank in 0..3 {
+            self.worker(rank);
+        }
         nodes
     }
 
@@ -89,8 +91,7 @@ struct Told {
 impl Told {
     fn start(run: Fabric) -> Self {
         let said = run.scratch().join("said");
-        let file = File::create(&said).unwrap();
-        let running = run.with(|it| drop(it.stderr(file))).start();
+        let running = run.stderr(&said).start();
         Self { running, said }
     }
 
