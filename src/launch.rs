@@ -1,4 +1,4 @@
-//! `fabric run`, from what was asked to how it ended.
+//! `fabric run`, from what was asked to how it ended, and `fabric doctor`, which stops before the start.
 
 use std::ffi::OsString;
 
@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use crate::accelerator::{self, DeviceRequest, Selection};
 use crate::agent::{self, Exit, Inherited, Start};
-use crate::cli::Request;
+use crate::cli::{Doctor, Request};
 use crate::cluster::{self, Asked};
 use crate::environ::Environ;
+use crate::inspect::{self, doctor};
 use crate::placement::Placement;
 use crate::plan::{self, Given, Machine, Plan};
 use crate::report;
@@ -29,6 +30,7 @@ pub(crate) fn run(
         report::say(&plan::describe(request, &plan));
         return Ok(Exit::Code(0));
     }
+    let mut board = inspect::Board::new(&plan);
     reporter.give_hints();
     let hosted = plan.place.leads.then(|| agent::host(&plan)).transpose()?;
     if let Some(hosted) = &hosted {
@@ -39,9 +41,37 @@ pub(crate) fn run(
         argument_bytes: words.iter().map(|it| it.len() + 1).sum(),
         server: hosted.map(|it| it.server),
     };
-    let outcome = agent::run(&plan, start, &mut |it| reporter.hear(it))?;
+    let outcome = agent::run(&plan, start, &mut |it| {
+        // First, for the report may have a reader who does not read.
+        board.hear(it);
+        reporter.hear(it);
+    })?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())
+}
+
+/// `fabric doctor`: the same decisions, and then a look around instead of a start.
+pub(crate) fn examine(asked: &Doctor, environ: Environ) -> Exit {
+    let paint = report::output(&environ).paint;
+    let (plan, refusal) = match decide(&asked.request, environ.clone()) {
+        Ok(plan) => (Some(plan), None),
+        Err(error) => {
+            let modest = decide(&asked.request.on_one_cpu(), environ.clone());
+            (modest.ok(), Some(format!("{error:#}")))
+        }
+    };
+    let facts = doctor::gather(doctor::Case {
+        request: &asked.request,
+        environ,
+        refusal,
+        plan,
+    });
+    let found = doctor::examine(&facts);
+    report::say(&match asked.json {
+        true => doctor::json(&found),
+        false => doctor::text(&found, paint),
+    });
+    Exit::Code(u8::from(doctor::count(&found, doctor::Level::Bad) > 0))
 }
 
 /// Everything about what to launch.

@@ -15,6 +15,7 @@ mod agent;
 mod report;
 mod placement;
 mod link;
+mod inspect;
 mod launch;
 
 use std::ffi::OsString;
@@ -26,6 +27,11 @@ use anyhow::{Result, bail};
 use agent::{Exit, Inherited};
 use cli::Command;
 use environ::Environ;
+
+// The unwinder comes with the program: one shared library less to load at every start.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(feature = "wheel")))]
+#[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
+unsafe extern "C" {}
 
 fn main() -> ExitCode {
     let inherited = Inherited::reset();
@@ -46,6 +52,12 @@ fn main() -> ExitCode {
         Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => hand_over(words, &environ),
         Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
+        Ok(Command::Doctor(asked)) => Ok(launch::examine(&asked, environ)),
+        Ok(Command::Ps(asked)) => {
+            let listed = inspect::ps(&asked, report::output(&environ), &mut report::say);
+            listed.map(|()| Exit::Code(0))
+        }
+        Ok(Command::Stop(asked)) => inspect::stop(&asked).map(told),
     };
     match done {
         Ok(Exit::Code(code)) => ExitCode::from(code),

@@ -34,7 +34,7 @@ impl Placement<'_> {
             let system = System::here()?;
             let (near, places) = match self.gpus() {
                 Some(gpus) => (Near::Devices(self.addresses()?), gpus),
-                None => self.spread(machine.online_cpus > system.allowed()),
+                None => self.spread(machine.online_cpus > system.allowed().len()),
             };
             system.bind(mode, &near, &places)
         };

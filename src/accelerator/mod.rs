@@ -9,6 +9,7 @@ mod refusal;
 mod selection;
 mod visible;
 mod nvidia;
+mod occupancy;
 mod amd;
 mod probe;
 #[cfg(test)]
@@ -16,5 +17,6 @@ mod original;
 
 pub(crate) use choice::Accelerator;
 pub(crate) use inventory::{Busy, Inventory};
+pub(crate) use occupancy::{Gpu, Occupancy, occupancy};
 pub(crate) use probe::{Driver, probe};
 pub(crate) use selection::{DeviceRequest, Selection};

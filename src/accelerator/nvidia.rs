@@ -21,33 +21,59 @@ pub(super) fn gpus(names: bool) -> Result<(Gpus, Library), String> {
     gpus_of(&LIBRARIES.map(OsStr::new), names)
 }
 
+/// The driver's library; an error as of [`gpus`].
+pub(super) fn load() -> Result<Library, String> {
+    first_of(&LIBRARIES.map(OsStr::new))
+}
+
 fn gpus_of(libraries: &[&OsStr], names: bool) -> Result<(Gpus, Library), String> {
-    let nvml = load(libraries)?;
-    let count = nvml.device_count().map_err(|error| told(&error))?;
+    let library = first_of(libraries)?;
+    let count = library.count()?;
     let mut gpus = Gpus {
         count,
         ..Gpus::default()
     };
     if names {
         for index in 0..count {
-            add_names(&nvml, index, &mut gpus);
+            library.add_names(index, &mut gpus);
         }
     }
-    Ok((gpus, Library(Box::new(nvml))))
+    Ok((gpus, library))
 }
 
 impl Library {
+    /// How many GPUs there are; an error as of [`gpus`].
+    pub(super) fn count(&self) -> Result<u32, String> {
+        self.0.device_count().map_err(|error| told(&error))
+    }
+
+    /// The driver's own version, such as "580.65".
+    pub(super) fn version(&self) -> Option<String> {
+        self.0.sys_driver_version().ok()
+    }
+
+    /// The newest CUDA that the driver serves, as NVML writes it: 13010 is CUDA 13.1
+    /// (nvmlSystemGetCudaDriverVersion in its reference).
+    pub(super) fn cuda_version(&self) -> Option<i32> {
+        self.0.sys_cuda_driver_version().ok()
+    }
+
+    /// A GPU, if it answers.
+    pub(super) fn device(&self, index: u32) -> Option<Device<'_>> {
+        self.0.device_by_index(index).ok()
+    }
+
     /// Where a GPU is on the PCI bus, as sysfs writes it; function 0, as torch assumes.
     pub(super) fn address(&self, index: u32) -> Option<String> {
-        let pci = self.0.device_by_index(index).ok()?.pci_info().ok()?;
+        let pci = self.device(index)?.pci_info().ok()?;
         let (domain, bus, device) = (pci.domain, pci.bus, pci.device);
         Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
     }
 
     /// The processes that compute on a GPU; none where the driver does not tell.
     pub(super) fn users(&self, index: u32) -> Vec<User> {
-        let device = self.0.device_by_index(index);
-        let processes = device.and_then(|it| it.running_compute_processes());
+        let device = self.device(index);
+        let processes = device.and_then(|it| it.running_compute_processes().ok());
         let processes = processes.unwrap_or_default().into_iter();
         let user = processes.map(|it| User {
             pid: it.pid,
@@ -58,12 +84,23 @@ impl Library {
         });
         user.collect()
     }
+
+    /// Adds the GPU's UUID and those of its partitions; one that does not answer has no name.
+    fn add_names(&self, index: u32, gpus: &mut Gpus) {
+        let Some(device) = self.device(index) else {
+            return;
+        };
+        if let Ok(uuid) = device.uuid() {
+            gpus.names.push((uuid, index));
+        }
+        gpus.partitions.extend(partitions(&device, index));
+    }
 }
 
-fn load(libraries: &[&OsStr]) -> Result<Nvml, String> {
+fn first_of(libraries: &[&OsStr]) -> Result<Library, String> {
     for library in libraries {
         match Nvml::builder().lib_path(library).init() {
-            Ok(nvml) => return Ok(nvml),
+            Ok(nvml) => return Ok(Library(Box::new(nvml))),
             Err(NvmlError::LibloadingError(_)) => {}
             Err(error) => return Err(told(&error)),
         }
@@ -76,17 +113,6 @@ fn told(error: &NvmlError) -> String {
         NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
         other => format!("the NVIDIA driver says: {other}"),
     }
-}
-
-/// Adds the GPU's UUID and those of its partitions; one that does not answer has no name.
-fn add_names(nvml: &Nvml, index: u32, gpus: &mut Gpus) {
-    let Ok(device) = nvml.device_by_index(index) else {
-        return;
-    };
-    if let Ok(uuid) = device.uuid() {
-        gpus.names.push((uuid, index));
-    }
-    gpus.partitions.extend(partitions(&device, index));
 }
 
 /// The partitions of one GPU; none where the driver is older than they are.
@@ -116,7 +142,7 @@ mod tests {
             .arg(&library)
             .arg(format!("-DFAKE_NVML_DEVICES=\"{devices}\""))
             .arg(format!("-DFAKE_NVML_PARTITIONS=\"{partitions}\""))
-            .arg("-DFAKE_NVML_BUSY=\"4711,4712\"")
+            .arg("-DFAKE_NVML_USERS=\"1:4711:3072 1:4712:?\"")
             .arg("tests/nvml/libnvidia-ml.c")
             .status();
         assert!(status.expect("`cc` is installed").success());

@@ -28,14 +28,16 @@ impl Cgroup {
         fs::read_to_string(self.folder.join(file)).ok()
     }
 
-    /// The smallest number in this file of the group and the groups around it: the limit that counts.
-    pub(crate) fn least(&self, file: &str) -> Option<u64> {
+    /// The texts of this file, of the group first and then of the groups around it.
+    pub(crate) fn around(&self, file: &str) -> impl Iterator<Item = String> {
         let around = self.folder.ancestors();
         let visible = around.take_while(|it| it.starts_with(&self.top));
-        let numbers = visible.filter_map(|it| {
-            let text = fs::read_to_string(it.join(file)).ok()?;
-            text.trim().parse().ok()
-        });
+        visible.filter_map(move |it| fs::read_to_string(it.join(file)).ok())
+    }
+
+    /// The smallest number in this file of the group and the groups around it: the limit that counts.
+    pub(crate) fn least(&self, file: &str) -> Option<u64> {
+        let numbers = self.around(file).filter_map(|it| it.trim().parse().ok());
         // Version 1 has a number close to the largest for "no limit", version 2 the word `max`.
         numbers.filter(|it| *it < 1 << 62).min()
     }

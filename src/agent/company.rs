@@ -13,7 +13,7 @@ use super::message::Command;
 use super::outcome::{Exit, Outcome, TIMED_OUT};
 use super::private;
 use crate::plan::{Plan, World, error_file as error_path};
-use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server};
+use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server, Surroundings};
 use crate::status::{Signal, Status};
 use crate::topology::{GlobalRank, LocalRank, NodeRank};
 
@@ -21,6 +21,9 @@ use crate::topology::{GlobalRank, LocalRank, NodeRank};
 pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 /// A secret that all launchers of a run share; set by whoever starts them.
 const TOKEN: &str = "FABRIC_TOKEN";
+
+/// By these variables a user says which interfaces torch's libraries shall take.
+const IFNAMES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
 
 /// This launcher's part in the meeting.
 pub(crate) struct Company<'a> {
@@ -148,6 +151,22 @@ impl<'a> Company<'a> {
             port: self.world.port,
             attempt: self.world.attempt,
         }
+    }
+
+    /// Advice on the network, for the start of workers on several machines, unless its user has decided.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let decided = |name| self.plan.environ.get(name).is_some();
+        if self.world.attempt > 0 || IFNAMES.into_iter().all(decided) {
+            return None;
+        }
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let surroundings = Surroundings {
+            route: &self.meeting.route()?,
+            routes: &read("/proc/net/route"),
+            hosts: &read("/etc/hosts"),
+            name: &self.plan.machine.host,
+        };
+        surroundings.hint()
     }
 
     /// All begins anew: what is to be said of the workers that are being ended has been said.

@@ -36,7 +36,7 @@ pub(crate) struct Process {
     pub(crate) state: u8,
     /// When it was started, in clock ticks since boot: with the number, its identity. 0 where it is not
     /// known; then it was found as our own child that nobody has reaped, which is an identity as well.
-    born: u64,
+    pub(crate) born: u64,
     /// Threads that still run. The first may be a zombie while others live on.
     threads: u32,
 }
@@ -143,7 +143,8 @@ fn is_still_there(process: &Process) -> bool {
     process.born == 0 || look_up(process.pid).is_some_and(|it| it.identity() == process.identity())
 }
 
-fn look_up(pid: Pid) -> Option<Process> {
+/// One process by its number.
+pub(crate) fn look_up(pid: Pid) -> Option<Process> {
     // One read of enough bytes for all fields: there may be ten thousand processes.
     let mut line = [0; 1024];
     let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;

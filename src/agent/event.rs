@@ -33,6 +33,10 @@ pub(crate) enum Event {
     Lingering,
     /// SIGKILL did not end this process in time; `state` is its letter in proc(5), `?` unknown.
     Stuck { pid: Pid, state: u8 },
+    /// Somebody has stopped this worker, and it has stood still for a while.
+    StandsStill { worker: LocalRank },
+    /// Some workers have ended with 0 a while ago, and others still run.
+    Uneven,
     /// All workers are stopped (Ctrl-Z): the launcher may stop itself.
     Paused,
     /// The guardian has taken in a command: it is alive.

@@ -33,7 +33,7 @@ use super::message::{Command, SIZE, Stamped};
 use super::policy::{Action, Input, Moment, Policy, Target};
 use super::signals::Inherited;
 use super::spawn::Spawner;
-use super::wait::{Found, Which, peek, reap};
+use super::wait::{Found, Which, peek, reap, stopped_or_resumed};
 use crate::plan::{Plan, World};
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -245,6 +245,21 @@ impl<'a> Guardian<'a> {
         }
         if self.policy.all_ended() {
             self.input(Input::Remaining(peek(Which::Any) != Found::Nobody));
+        }
+        self.see_stops();
+    }
+
+    /// SIGCHLD comes for these as well (sigaction(2), SA_NOCLDSTOP), so that nobody has to look now and then.
+    fn see_stops(&mut self) {
+        while let Some((pid, stopped)) = stopped_or_resumed() {
+            let input = if stopped {
+                Input::Stopped
+            } else {
+                Input::Resumed
+            };
+            if let Some(rank) = self.children.get(&pid).map(|it| it.rank) {
+                self.input(input(rank));
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 
-use super::event::Pid;
 use crate::plan::Plan;
 use crate::rendezvous::{BindError, Server, holder_of};
 use crate::source::Source;
@@ -10,8 +9,9 @@ use crate::source::Source;
 /// The store's port is ours.
 pub(crate) struct Hosted {
     pub(crate) server: Server,
-    /// The port that was wanted was taken, by this process if it can be seen; another was chosen.
-    pub(crate) moved: Option<Option<Pid>>,
+    /// The usual port was taken; another was chosen. By whom is not asked: to look through all sockets and all
+    /// processes for a line that changes nothing would cost ten times what all else does before the first worker.
+    pub(crate) moved: bool,
 }
 
 /// Takes the plan's port. On a single node whose user named none, any free one does as well: nobody else
@@ -28,15 +28,12 @@ pub(crate) fn host(plan: &Plan) -> Result<Hosted> {
     match Server::bind(address, wanted.value) {
         Ok(server) => Ok(Hosted {
             server,
-            moved: None,
+            moved: false,
         }),
-        Err(BindError::InUse { port }) if single && wanted.source == Source::Default => {
-            let moved = Some(holder_of(port));
-            Ok(Hosted {
-                server: Server::bind(address, 0)?,
-                moved,
-            })
-        }
+        Err(BindError::InUse { .. }) if single && wanted.source == Source::Default => Ok(Hosted {
+            server: Server::bind(address, 0)?,
+            moved: true,
+        }),
         Err(BindError::InUse { port }) => {
             let holder = holder_of(port).map_or_else(String::new, |pid| format!(" by pid {pid}"));
             bail!(

@@ -148,6 +148,9 @@ impl Launcher<'_> {
                     self.outcome.first_rank = ready.base.0;
                     self.outcome.done = false;
                     self.report(Told::Ready(ready.base.0));
+                    if let Some(hint) = self.company.hint() {
+                        self.report(Told::Notice(hint));
+                    }
                     let begin = self.company.begin(&ready);
                     self.tell(begin);
                 }

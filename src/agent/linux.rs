@@ -2,9 +2,11 @@
 //! at each item.
 
 use std::ffi::{c_char, c_int};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -111,5 +113,21 @@ impl PidFd {
         let sent =
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, info, 0) };
         Errno::result(sent).map(drop)
+    }
+
+    /// Sleeps until the process has ended; false if it has not after `patience`.
+    pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            // Readable once the process has ended, reaped or not (pidfd_open(2)).
+            let mut end = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut end, timeout) {
+                Ok(1..) => return true,
+                _ if left.is_zero() => return false,
+                _ => {}
+            }
+        }
     }
 }

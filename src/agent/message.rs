@@ -122,6 +122,8 @@ impl Stamped {
             Event::Done => (8, 0, 0, 0),
             Event::Lingering => (9, 0, 0, 0),
             Event::Heard => (10, 0, 0, 0),
+            Event::StandsStill { worker } => (11, worker.0, 0, 0),
+            Event::Uneven => (12, 0, 0, 0),
         };
         record(kind, c, a, b, at)
     }
@@ -156,6 +158,8 @@ impl Stamped {
             8 => Event::Done,
             9 => Event::Lingering,
             10 => Event::Heard,
+            11 => Event::StandsStill { worker },
+            12 => Event::Uneven,
             _ => return None,
         };
         let at = last_field(bytes)?;
@@ -301,6 +305,8 @@ mod tests {
             pid: 78,
             state: b'D',
         });
+        check(Event::StandsStill { worker });
+        check(Event::Uneven);
         check(Event::Killing);
         for event in [Event::Lingering, Event::Paused, Event::Heard, Event::Done] {
             check(event);

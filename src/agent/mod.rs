@@ -16,6 +16,7 @@
 //! of it within a fraction of a millisecond whatever the launcher is doing.
 
 mod event;
+mod notice;
 mod policy;
 mod message;
 mod error_file;
@@ -38,10 +39,12 @@ mod host;
 mod run;
 
 pub(crate) use cgroup::Cgroup;
+pub(crate) use descendants::look_up;
 pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use host::{Hosted, host};
 pub(crate) use limits::explained;
+pub(crate) use linux::PidFd;
 pub(crate) use message::Stamped;
 pub(crate) use outcome::{End, Exit, Outcome, Record, Refusal};
 pub(crate) use run::{Start, run};

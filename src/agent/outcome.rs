@@ -126,6 +126,7 @@ impl Outcome {
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
             Event::Done => self.done = true,
             Event::Left { .. } | Event::Lingering | Event::Paused | Event::Heard => {}
+            Event::StandsStill { .. } | Event::Uneven => {}
         }
     }
 

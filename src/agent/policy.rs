@@ -18,6 +18,7 @@
 use std::time::Duration;
 
 use super::event::{Event, Step, Why};
+use super::notice::Notices;
 use crate::plan::Settings;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -48,6 +49,9 @@ pub(crate) enum Input {
     Started(LocalRank),
     NotStarted(LocalRank, i32, Step),
     Exited(LocalRank, Status),
+    /// Somebody has stopped a worker, or let it go on.
+    Stopped(LocalRank),
+    Resumed(LocalRank),
     /// No worker runs any more; is there still a process below the guardian?
     Remaining(bool),
     /// The launcher was sent this signal.
@@ -117,6 +121,7 @@ pub(crate) struct Policy {
     begun: bool,
     /// Between TSTP and CONT: nobody is started meanwhile.
     paused: bool,
+    notices: Notices,
     phase: Phase,
 }
 
@@ -128,6 +133,7 @@ impl Policy {
             workers,
             begun: false,
             paused: false,
+            notices: Notices::default(),
             phase: Phase::Running,
         }
     }
@@ -153,7 +159,10 @@ impl Policy {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
-            Phase::Running => self.settings.limit,
+            Phase::Running => {
+                let notices = self.notices.deadline().filter(|_| !self.paused);
+                self.settings.limit.into_iter().chain(notices).min()
+            }
             Phase::Done => None,
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Lingering { until, tell_at } => Some(tell_at.unwrap_or(until).min(until)),
@@ -183,6 +192,10 @@ impl Policy {
                 self.stop(Why::NotStarted(rank), Signal::TERM, now, actions);
             }
             Input::Exited(rank, status) => self.exited(rank, status, now, actions),
+            // When we did it, it is no news.
+            Input::Stopped(rank) if !self.paused => self.notices.stands_still(rank, now),
+            Input::Stopped(_) => {}
+            Input::Resumed(rank) => self.notices.goes_on(rank),
             Input::Remaining(false) => self.finish(actions),
             Input::Remaining(true) => self.leftovers(now, actions),
             Input::Signal(signal) => self.signal(signal, now, actions),
@@ -205,7 +218,9 @@ impl Policy {
             status,
             asked,
         }));
-        if !asked && !status.success() {
+        if status.success() {
+            self.notices.ended(rank, now);
+        } else if !asked {
             self.stop(Why::Failed(rank), Signal::TERM, now, actions);
         }
     }
@@ -341,7 +356,13 @@ impl Policy {
             return;
         }
         match self.phase {
-            Phase::Running => self.stop(Why::TimeLimit, Signal::TERM, now, actions),
+            Phase::Running if self.settings.limit.is_some_and(|at| now >= at) => {
+                self.stop(Why::TimeLimit, Signal::TERM, now, actions);
+            }
+            Phase::Running => {
+                let due = self.notices.due(now).into_iter();
+                actions.extend(due.map(Action::Tell));
+            }
             Phase::Stopping { .. } => self.kill(now, actions),
             Phase::Lingering {
                 until,
@@ -376,72 +397,115 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    //! The time limit.
-
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(60);
+    const LIMIT: Duration = Duration::from_secs(70);
     const GRACE: Duration = Duration::from_secs(30);
 
-    fn running() -> Policy {
+    /// Two workers that run since the start of time.
+    fn running(limit: Option<Duration>) -> Policy {
         let settings = Settings {
             grace: GRACE,
-            linger: Duration::ZERO,
-            limit: Some(LIMIT),
+            linger: Duration::from_secs(5),
+            limit,
             keep_daemons: false,
             handled: vec![Signal::TERM],
         };
-        let mut policy = Policy::new(1, settings);
-        for input in [Input::Begin, Input::Started(LocalRank(0))] {
-            policy.on(input, Duration::ZERO, &mut Vec::new());
+        let mut policy = Policy::new(2, settings);
+        let started = [0, 1].map(|it| Input::Started(LocalRank(it)));
+        for input in [Input::Begin].into_iter().chain(started) {
+            assert_eq!(feed(&mut policy, 0, input), []);
         }
         policy
     }
 
-    fn tick(policy: &mut Policy, now: Moment) -> Vec<Action> {
+    fn feed(policy: &mut Policy, seconds: u64, input: Input) -> Vec<Action> {
+        at(policy, Duration::from_secs(seconds), input)
+    }
+
+    fn at(policy: &mut Policy, now: Moment, input: Input) -> Vec<Action> {
         let mut actions = Vec::new();
-        policy.on(Input::Tick, now, &mut actions);
+        policy.on(input, now, &mut actions);
         actions
     }
 
-    #[test]
-    fn at_its_end_comes_the_polite_stop_and_after_the_grace_period_the_hard_one() {
-        let mut policy = running();
-        assert_eq!(policy.deadline(), Some(LIMIT));
-        assert_eq!(tick(&mut policy, LIMIT - Duration::from_nanos(1)), []);
-        let polite = [
+    /// How the time limit ends the run.
+    fn polite() -> [Action; 3] {
+        let why = Why::TimeLimit;
+        [
             Action::Send(Signal::TERM, Target::Groups),
             Action::Send(Signal::CONT, Target::Groups),
-            Action::Tell(Event::Stopping {
-                why: Why::TimeLimit,
-            }),
-        ];
-        assert_eq!(tick(&mut policy, LIMIT), polite);
+            Action::Tell(Event::Stopping { why }),
+        ]
+    }
+
+    #[test]
+    fn at_the_limit_comes_the_polite_stop_and_after_the_grace_period_the_hard_one() {
+        let mut policy = running(Some(LIMIT));
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        let before = LIMIT - Duration::from_nanos(1);
+        assert_eq!(at(&mut policy, before, Input::Tick), []);
+        assert_eq!(at(&mut policy, LIMIT, Input::Tick), polite());
         assert_eq!(policy.deadline(), Some(LIMIT + GRACE));
         let hard = [
             Action::Tell(Event::Killing),
             Action::Send(Signal::KILL, Target::Everything),
         ];
-        assert_eq!(tick(&mut policy, LIMIT + GRACE), hard);
+        assert_eq!(at(&mut policy, LIMIT + GRACE, Input::Tick), hard);
     }
 
     #[test]
-    fn it_is_no_failure_of_workers_and_does_not_outlive_them() {
-        let mut policy = running();
-        let mut actions = Vec::new();
-        policy.on(
-            Input::Exited(LocalRank(0), Status::Code(0)),
-            LIMIT / 2,
-            &mut actions,
-        );
-        policy.on(Input::Remaining(false), LIMIT / 2, &mut actions);
-        assert!(policy.done() && tick(&mut policy, LIMIT).is_empty());
+    fn the_limit_is_no_failure_of_workers_and_does_not_outlive_them() {
+        let mut policy = running(Some(LIMIT));
+        for worker in [0, 1].map(LocalRank) {
+            feed(&mut policy, 30, Input::Exited(worker, Status::Code(0)));
+        }
+        feed(&mut policy, 30, Input::Remaining(false));
+        assert!(policy.done() && at(&mut policy, LIMIT, Input::Tick).is_empty());
     }
 
     #[test]
-    fn a_stop_for_another_reason_is_not_delayed() {
-        let mut policy = running();
-        policy.on(Input::Signal(Signal::TERM), Duration::ZERO, &mut Vec::new());
+    fn a_stop_for_another_reason_is_not_delayed_by_the_limit() {
+        let mut policy = running(Some(LIMIT));
+        feed(&mut policy, 0, Input::Signal(Signal::TERM));
         assert_eq!(policy.deadline(), Some(GRACE));
+    }
+
+    #[test]
+    fn notices_come_before_the_limit_and_do_not_replace_it() {
+        let mut policy = running(Some(LIMIT));
+        feed(&mut policy, 1, Input::Exited(LocalRank(1), Status::Code(0)));
+        assert_eq!(policy.deadline(), Some(Duration::from_secs(61)));
+        let told = feed(&mut policy, 61, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::Uneven)]);
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        feed(&mut policy, 62, Input::Stopped(LocalRank(0)));
+        assert_eq!(policy.deadline(), Some(LIMIT));
+        assert_eq!(at(&mut policy, LIMIT, Input::Tick), polite());
+    }
+
+    #[test]
+    fn a_worker_that_ended_well_long_before_another_is_told_and_nobody_is_ended() {
+        let mut policy = running(None);
+        feed(&mut policy, 1, Input::Exited(LocalRank(1), Status::Code(0)));
+        assert_eq!(policy.deadline(), Some(Duration::from_secs(61)));
+        let told = feed(&mut policy, 61, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::Uneven)]);
+        assert_eq!(policy.deadline(), None);
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_is_told_unless_all_do() {
+        let worker = LocalRank(1);
+        let mut policy = running(None);
+        feed(&mut policy, 1, Input::Stopped(worker));
+        let told = feed(&mut policy, 11, Input::Tick);
+        assert_eq!(told, [Action::Tell(Event::StandsStill { worker })]);
+        feed(&mut policy, 12, Input::Resumed(worker));
+        feed(&mut policy, 20, Input::Signal(Signal::TSTP));
+        feed(&mut policy, 20, Input::Stopped(worker));
+        assert_eq!(policy.deadline(), None);
+        feed(&mut policy, 99, Input::Signal(Signal::CONT));
+        assert_eq!(feed(&mut policy, 99, Input::Tick), []);
     }
 }

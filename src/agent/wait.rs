@@ -45,6 +45,20 @@ pub(crate) fn was_stopped(pid: Pid) -> bool {
     }
 }
 
+/// A child that somebody has stopped (true) or resumed (false), told once for each; nobody is reaped.
+pub(crate) fn stopped_or_resumed() -> Option<(Pid, bool)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG;
+    // SAFETY: as in `was_stopped`.
+    let (done, info) = unsafe {
+        let done = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags);
+        (done, info.assume_init())
+    };
+    // SAFETY: waitid fills it for every child, and zeroed it stands for none.
+    let pid = unsafe { info.si_pid() };
+    (done == 0 && pid != 0).then_some((pid, info.si_code != libc::CLD_CONTINUED))
+}
+
 /// Sleeps until such a child has died, and reaps it.
 pub(crate) fn reap_blocking(which: Which) -> Found {
     wait(which, libc::WEXITED)

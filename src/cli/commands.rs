@@ -1,14 +1,16 @@
 //! The commands as clap sees them, built from the table of options: `--help`, completions, the man page, and the parse of every
 //! command that the original does not have.
 
+use std::time::Duration;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::kind::Kind;
 use super::opt::{Opt, Section};
-use super::options::OPTIONS;
+use super::options::{JSON, OPTIONS};
 use super::usage::Form;
 
 /// The original lists its options first; what only we have stands apart.
@@ -22,6 +24,18 @@ Run a Lightning Fabric script, once per device.
 
 SCRIPT is the path of a Python script. SCRIPT_ARGS are its arguments, passed on byte for byte; \
 to pass one that has the name of an option below, put -- before it.";
+
+const STOP_LONG: &str = "\
+Stop a launch of yours on this machine as Ctrl-C would: its workers are told to end, and are killed \
+if they have not within the launch's --shutdown-timeout. Waits until it has ended.
+
+Exit code 0: it has ended. 1: it has not, or there is no such launch.";
+
+const DOCTOR_LONG: &str = "\
+Check what a `fabric run` with the same options would meet on this machine, and start nothing. \
+Every line is ok, warn or bad; what is not ok comes with the way out.
+
+Exit code 0: nothing is bad. 1: something is.";
 
 /// `fabric` with all its commands; help is at most `width` columns wide.
 pub(super) fn root(width: usize) -> Command {
@@ -41,7 +55,7 @@ pub(super) fn root(width: usize) -> Command {
                 .action(ArgAction::Version)
                 .help("Show the version and exit"),
         )
-        .subcommands([run(), consolidate(), completions(), man(), link(), unlink()])
+        .subcommands([run(), doctor(), ps(), stop(), consolidate(), completions(), man(), link(), unlink()])
         .mut_subcommands(|it| it.help_template(HELP_TEMPLATE).disable_help_flag(true))
 }
 
@@ -60,15 +74,21 @@ pub(super) fn group_help(width: usize) -> String {
 
 /// `fabric run --help`.
 pub(super) fn run_help(width: usize) -> String {
-    let mut run = built_run(root(width)).about(RUN_LONG);
+    let mut run = built("run", root(width)).about(RUN_LONG);
     run.render_help().to_string()
 }
 
-/// `run` as a part of `root`, with what it inherits from there.
-fn built_run(mut root: Command) -> Command {
+/// `fabric doctor --help`.
+pub(super) fn doctor_help(width: usize) -> String {
+    let mut doctor = built("doctor", root(width)).about(DOCTOR_LONG);
+    doctor.render_help().to_string()
+}
+
+/// A command as a part of `root`, with what it inherits from there.
+fn built(name: &str, mut root: Command) -> Command {
     root.build();
-    let run = root.find_subcommand("run");
-    run.expect("root has it").clone()
+    let command = root.find_subcommand(name);
+    command.expect("root has it").clone()
 }
 
 /// A script that completes `fabric` in a shell.
@@ -80,7 +100,7 @@ pub(super) fn completion_script(shell: Shell) -> String {
 
 /// The manual page, troff for man(1): `fabric run` with all its options, then the other commands.
 pub(super) fn man_page() -> String {
-    let (group, run) = (Man::new(root(0)), Man::new(built_run(root(0))));
+    let (group, run) = (Man::new(root(0)), Man::new(built("run", root(0))));
     let mut page = Vec::new();
     let title = group.render_title(&mut page);
     // Names of options and variables stay whole.
@@ -115,21 +135,85 @@ fn run() -> Command {
         .about("Run a Lightning Fabric script, once per device")
         .long_about(RUN_LONG)
         .override_usage(Form::Run.synopsis())
-        .arg(
-            Arg::new("script")
-                .value_name("SCRIPT")
-                .required(true)
-                .value_hint(ValueHint::FilePath)
-                .help("Python script to run"),
-        )
-        .arg(
-            Arg::new("script_args")
-                .value_name("SCRIPT_ARGS")
-                .num_args(0..)
-                .value_hint(ValueHint::AnyPath)
-                .help("Arguments of the script"),
-        )
+        .arg(script().required(true))
+        .arg(script_args())
         .args(OPTIONS.iter().map(arg))
+}
+
+fn script() -> Arg {
+    Arg::new("script")
+        .value_name("SCRIPT")
+        .value_hint(ValueHint::FilePath)
+        .help("Python script to run")
+}
+
+fn script_args() -> Arg {
+    Arg::new("script_args")
+        .value_name("SCRIPT_ARGS")
+        .num_args(0..)
+        .value_hint(ValueHint::AnyPath)
+        .help("Arguments of the script")
+}
+
+fn doctor() -> Command {
+    Command::new("doctor")
+        .about("Check this machine for a launch, with the options of `run`")
+        .long_about(DOCTOR_LONG)
+        .override_usage(Form::Doctor.synopsis())
+        .arg(script())
+        .arg(script_args())
+        .args(OPTIONS.iter().chain([&JSON]).map(arg))
+}
+
+fn ps() -> Command {
+    Command::new("ps")
+        .about("List your running launches on this machine, rank by rank")
+        .arg(json())
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .value_name("SECONDS")
+                .num_args(0..=1)
+                .default_missing_value("2")
+                .value_parser(pause)
+                .help("List again every so many seconds (2 if not said), until Ctrl-C"),
+        )
+        .arg(help())
+}
+
+/// A pause that is neither a busy loop nor for ever.
+fn pause(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 0.1..=86_400.0) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("give 0.1 to 86400 seconds".to_owned()),
+    }
+}
+
+fn stop() -> Command {
+    Command::new("stop")
+        .about("Stop one of your launches on this machine, and wait for its end")
+        .long_about(STOP_LONG)
+        .arg(
+            Arg::new("launch")
+                .value_name("ID")
+                .required(true)
+                .value_parser(value_parser!(i32).range(1..))
+                .help("Number of the launch, as `fabric ps` shows it"),
+        )
+        .arg(
+            Arg::new("now")
+                .long("now")
+                .action(ArgAction::SetTrue)
+                .help("Kill all at once, without time to end in order"),
+        )
+        .arg(help())
+}
+
+fn json() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("Print JSON, for programs")
 }
 
 fn consolidate() -> Command {
@@ -290,6 +374,7 @@ mod tests {
         for opt in OPTIONS {
             assert!(page.contains(opt.flag), "{}", opt.flag);
         }
+        assert!(page.contains("fabric doctor") && page.contains("fabric stop"));
         assert!(page.contains("fabric completions") && !page.contains("fabric-run(1)"));
     }
 
@@ -323,5 +408,7 @@ mod tests {
             "fsdp"
         );
         assert_eq!(complete("fabric comp", "comp", "fabric"), "completions");
+        assert_eq!(complete("fabric doc", "doc", "fabric"), "doctor");
+        assert_eq!(complete("fabric doctor --js", "--js", "doctor"), "--json");
     }
 }

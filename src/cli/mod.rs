@@ -6,6 +6,7 @@
 mod repr;
 mod similar;
 mod request;
+mod queries;
 mod kind;
 mod opt;
 mod options;
@@ -18,6 +19,7 @@ mod run;
 mod parse;
 
 pub(crate) use parse::{Command, parse};
+pub(crate) use queries::{Doctor, Ps, Stop};
 pub(crate) use request::{Entry, Isolation, Request};
 pub(crate) use script::look_at;
 pub(crate) use usage::EXIT_USAGE;

@@ -126,6 +126,10 @@ pub(super) static OPTIONS: &[Opt] = &[
         .help("Log less of what the launcher does; may be repeated"),
 ];
 
+/// What only `fabric doctor` takes besides; whoever has split the words has seen whether it is there.
+pub(super) static JSON: Opt =
+    own("--json", Kind::Flag(|_, _| {})).help("Print the findings as JSON, for programs");
+
 /// What Lightning Fabric 2.6 takes.
 const ACCELERATORS: &[&str] = &["cpu", "gpu", "cuda", "mps", "tpu", "auto"];
 

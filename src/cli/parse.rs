@@ -2,7 +2,8 @@
 //!
 //! Before the command click's grammar for a group holds: options end at the first other word, unknown
 //! ones are errors, one `--` is skipped. After it, `run` has click's grammar of its own, `consolidate` takes
-//! everything as it is, and the commands that only we have are clap's.
+//! everything as it is, and of the commands that only we have `doctor` reads the words of a `run` and
+//! the others are clap's.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,6 +18,7 @@ use crate::integer::Integer;
 
 use super::commands;
 use super::hint::{self, Look};
+use super::queries::{Doctor, Ps, Stop};
 use super::repr::repr;
 use super::request::Request;
 use super::run;
@@ -27,6 +29,9 @@ use super::usage::{Form, Usage};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     Run(Box<Request>),
+    Doctor(Box<Doctor>),
+    Ps(Ps),
+    Stop(Stop),
     /// To print a text on stdout: help, version, completions, the man page.
     Show(String),
     /// `fabric consolidate` with these words, for the Python original.
@@ -60,6 +65,10 @@ pub(crate) fn parse(
         Some("run") => Ok(match run::parse(words, environ, look)? {
             Some(request) => Command::Run(Box::new(request)),
             None => Command::Show(commands::run_help(width)),
+        }),
+        Some("doctor") => Ok(match run::parse_doctor(words, environ, look)? {
+            Some(doctor) => Command::Doctor(Box::new(doctor)),
+            None => Command::Show(commands::doctor_help(width)),
         }),
         Some("consolidate") => Ok(Command::Consolidate(words.into())),
         Some(known) if commands::names().iter().any(|it| it == known) => own(name, words, width),
@@ -180,16 +189,27 @@ fn own(name: OsString, words: VecDeque<OsString>, width: usize) -> Result<Comman
             };
         }
     };
-    let shell = |matches: &ArgMatches| matches.get_one::<Shell>("shell").copied();
     Ok(match matches.subcommand() {
+        Some(("ps", asked)) => Command::Ps(Ps {
+            json: asked.get_flag("json"),
+            watch: asked.get_one("watch").copied(),
+        }),
+        Some(("stop", asked)) => Command::Stop(Stop {
+            launch: *required(asked, "launch"),
+            now: asked.get_flag("now"),
+        }),
         Some(("link", _)) => Command::Link,
         Some(("unlink", _)) => Command::Unlink,
-        Some(("completions", matches)) => {
-            let shell = shell(matches).expect("clap asks for it");
-            Command::Show(commands::completion_script(shell))
+        Some(("completions", asked)) => {
+            let shell: &Shell = required(asked, "shell");
+            Command::Show(commands::completion_script(*shell))
         }
         _ => Command::Show(commands::man_page()),
     })
+}
+
+fn required<'m, T: Clone + Send + Sync + 'static>(asked: &'m ArgMatches, name: &str) -> &'m T {
+    asked.get_one(name).expect("clap asks for it")
 }
 
 /// The proof that this is a drop-in: the original is asked. It lies with the other facts about the original.
@@ -263,6 +283,39 @@ mod tests {
     }
 
     #[test]
+    fn launches_are_asked_for_and_stopped() {
+        let ps = |json, watch: Option<u64>| {
+            let watch = watch.map(std::time::Duration::from_secs);
+            Ok(Command::Ps(Ps { json, watch }))
+        };
+        assert_eq!(parse_line("ps"), ps(false, None));
+        assert_eq!(parse_line("ps --json --watch"), ps(true, Some(2)));
+        assert_eq!(parse_line("ps --watch 5"), ps(false, Some(5)));
+        for wrong in [
+            "ps --watch 0",
+            "ps --watch nan",
+            "ps x",
+            "stop",
+            "stop -1",
+            "stop 0",
+        ] {
+            assert!(parse_line(wrong).is_err(), "{wrong}");
+        }
+        let stop = |now| Ok(Command::Stop(Stop { launch: 4711, now }));
+        assert_eq!(parse_line("stop 4711"), stop(false));
+        assert_eq!(parse_line("stop --now 4711"), stop(true));
+    }
+
+    #[test]
+    fn the_doctor_gets_its_request() {
+        let Ok(Command::Doctor(doctor)) = parse_line("doctor --json --devices 2") else {
+            panic!("not the doctor");
+        };
+        assert!(doctor.json && doctor.request.script.is_empty());
+        check_shown("doctor --help", "Usage: fabric doctor [OPTIONS] [SCRIPT");
+    }
+
+    #[test]
     fn consolidate_is_handed_through() {
         let words = ["--help", "--", "dir"].map(OsString::from).to_vec();
         assert_eq!(
@@ -276,6 +329,10 @@ mod tests {
         check_refused(
             "completion",
             &format!("{USAGE}No such command 'completion'. Did you mean 'completions'?\n"),
+        );
+        check_refused(
+            "doktor",
+            &format!("{USAGE}No such command 'doktor'. Did you mean 'doctor'?\n"),
         );
         check_refused(
             "--versio",

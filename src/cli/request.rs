@@ -113,3 +113,15 @@ impl Request {
         }
     }
 }
+
+impl Request {
+    /// The same but for what it asks of devices, which every machine can give.
+    pub(crate) fn on_one_cpu(&self) -> Self {
+        Self {
+            accelerator: Some(Accelerator::Cpu),
+            devices: Sourced::new("1".into(), self.devices.source.clone()),
+            numa_binding: None,
+            ..self.clone()
+        }
+    }
+}

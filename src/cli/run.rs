@@ -8,6 +8,8 @@
 //! Checks come in click's order: words that cannot be split (a value missing at the end), `--help`,
 //! the given options in order of first appearance (the last value counts), what was not given, which is
 //! where variables are read, and last the script, because options of our own say what that is.
+//!
+//! `fabric doctor` reads a command line of `fabric run` by the same rules, but the script may be missing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +20,8 @@ use crate::source::Source;
 use super::hint::{self, Look};
 use super::kind::Kind;
 use super::opt::{Opt, Section};
-use super::options::{self, OPTIONS};
+use super::options::{self, JSON, OPTIONS};
+use super::queries::Doctor;
 use super::repr::repr_path;
 use super::request::{Entry, Request, Said};
 use super::script::ScriptFile;
@@ -31,7 +34,22 @@ pub(super) fn parse(
     environ: &Environ,
     look: Look,
 ) -> Result<Option<Request>, Usage> {
-    let line = split(words)?;
+    request(split(words, Form::Run)?, environ, look)
+}
+
+/// What the words after `fabric doctor` ask for; `None` when they ask for help.
+pub(super) fn parse_doctor(
+    words: impl IntoIterator<Item = OsString>,
+    environ: &Environ,
+    look: Look,
+) -> Result<Option<Doctor>, Usage> {
+    let line = split(words, Form::Doctor)?;
+    let json = line.has(&JSON);
+    let request = request(line, environ, look)?;
+    Ok(request.map(|request| Doctor { request, json }))
+}
+
+fn request(line: Line, environ: &Environ, look: Look) -> Result<Option<Request>, Usage> {
     if line
         .given
         .iter()
@@ -39,17 +57,18 @@ pub(super) fn parse(
     {
         return Ok(None);
     }
-    let mut request = Request::default();
+    let (form, mut request) = (line.form, Request::default());
     for it in &line.given {
         for text in it.texts() {
-            read(&mut request, it.opt, &text, Source::Flag(it.opt.flag))?;
+            let source = Source::Flag(it.opt.flag);
+            read(&mut request, it.opt, &text, source, form)?;
         }
     }
     for opt in OPTIONS.iter().filter(|it| !line.has(it)) {
-        read_default(&mut request, opt, environ)?;
+        read_default(&mut request, opt, environ, form)?;
     }
-    check_combination(&request)?;
-    check_directory(&request, look)?;
+    check_combination(&request, form)?;
+    check_directory(&request, form, look)?;
     check_script(&line, &request, look)?;
     request.ignored = torchrun::ignored(environ);
     let mut words = line.words.into_iter();
@@ -59,8 +78,8 @@ pub(super) fn parse(
 }
 
 /// The words of a command line, split.
-#[derive(Default)]
 struct Line {
+    form: Form,
     /// In order of first appearance.
     given: Vec<Given>,
     /// The script and its arguments.
@@ -111,8 +130,12 @@ impl Line {
     }
 }
 
-fn split(words: impl IntoIterator<Item = OsString>) -> Result<Line, Usage> {
-    let mut line = Line::default();
+fn split(words: impl IntoIterator<Item = OsString>, form: Form) -> Result<Line, Usage> {
+    let mut line = Line {
+        form,
+        given: Vec::new(),
+        words: Vec::new(),
+    };
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         if word == "--" {
@@ -121,7 +144,7 @@ fn split(words: impl IntoIterator<Item = OsString>) -> Result<Line, Usage> {
             for opt in opts {
                 line.give(opt, OsString::new());
             }
-        } else if let Some((opt, typed, inline)) = long_option(&word, line.before_script()) {
+        } else if let Some((opt, typed, inline)) = long_option(&word, &line) {
             let value = value_of(opt, typed, inline, &mut words)?;
             line.give(opt, value);
         } else {
@@ -132,16 +155,17 @@ fn split(words: impl IntoIterator<Item = OsString>) -> Result<Line, Usage> {
 }
 
 /// A long option with its name as typed and the value after `=`.
-fn long_option(
-    word: &OsStr,
-    before_script: bool,
-) -> Option<(&'static Opt, &str, Option<OsString>)> {
+fn long_option<'w>(
+    word: &'w OsStr,
+    line: &Line,
+) -> Option<(&'static Opt, &'w str, Option<OsString>)> {
     let bytes = word.as_bytes();
     let mut halves = bytes.splitn(2, |it| *it == b'=');
     let typed = std::str::from_utf8(halves.next()?).ok()?;
     let inline = halves.next().map(|it| OsString::from_vec(it.to_vec()));
-    let opt = options::named(typed)?;
-    (before_script || opt.section == Section::Original).then_some((opt, typed, inline))
+    let own = (line.form == Form::Doctor && typed == JSON.flag).then_some(&JSON);
+    let opt = own.or_else(|| options::named(typed))?;
+    (line.before_script() || opt.section == Section::Original).then_some((opt, typed, inline))
 }
 
 /// Short options, all of them ours and without a value, alone or together: `-v`, `-vv`.
@@ -171,14 +195,20 @@ fn value_of(
     }
 }
 
-fn read(request: &mut Request, opt: &Opt, text: &OsStr, source: Source) -> Result<(), Usage> {
+fn read(
+    request: &mut Request,
+    opt: &Opt,
+    text: &OsStr,
+    source: Source,
+    form: Form,
+) -> Result<(), Usage> {
     let from = match &source {
         Source::Variable(name) => format!(" (variable {name})"),
         _ => String::new(),
     };
     let wrong = |what| {
         let message = format!("Invalid value for {}{from}: {what}", opt.label());
-        Usage::new(Form::Run, &message)
+        Usage::new(form, &message)
     };
     if opt.section == Section::Own && source != Source::Default {
         request.said.push(Said {
@@ -191,7 +221,12 @@ fn read(request: &mut Request, opt: &Opt, text: &OsStr, source: Source) -> Resul
 }
 
 /// What holds for an option that is not given: the first of its variables that is set and not empty, else its default.
-fn read_default(request: &mut Request, opt: &Opt, environ: &Environ) -> Result<(), Usage> {
+fn read_default(
+    request: &mut Request,
+    opt: &Opt,
+    environ: &Environ,
+    form: Form,
+) -> Result<(), Usage> {
     let set = opt.variable_names().into_iter().find_map(|name| {
         let value = environ.get(&name).filter(|it| !it.is_empty())?;
         Some((value, Source::Variable(name)))
@@ -201,15 +236,15 @@ fn read_default(request: &mut Request, opt: &Opt, environ: &Environ) -> Result<(
         return Ok(());
     };
     if !opt.kind.repeats() {
-        return read(request, opt, text, source);
+        return read(request, opt, text, source, form);
     }
     let lines = text.as_bytes().split(|it| *it == b'\n');
     lines
         .filter(|it| !it.is_empty())
-        .try_for_each(|it| read(request, opt, OsStr::from_bytes(it), source.clone()))
+        .try_for_each(|it| read(request, opt, OsStr::from_bytes(it), source.clone(), form))
 }
 
-fn check_combination(request: &Request) -> Result<(), Usage> {
+fn check_combination(request: &Request, form: Form) -> Result<(), Usage> {
     if !(request.module && request.no_python) {
         return Ok(());
     }
@@ -223,10 +258,10 @@ fn check_combination(request: &Request) -> Result<(), Usage> {
     let (module, program) = (named("--module"), named("--no-python"));
     let message = format!("{module} and {program} exclude each other.");
     let hint = "SCRIPT is either a module or a program; leave one of them out";
-    Err(Usage::new(Form::Run, &message).hint(Some(hint.to_owned())))
+    Err(Usage::new(form, &message).hint(Some(hint.to_owned())))
 }
 
-fn check_directory(request: &Request, look: Look) -> Result<(), Usage> {
+fn check_directory(request: &Request, form: Form, look: Look) -> Result<(), Usage> {
     let Some(cwd) = &request.cwd else {
         return Ok(());
     };
@@ -240,26 +275,30 @@ fn check_directory(request: &Request, look: Look) -> Result<(), Usage> {
     };
     let path = repr_path(&cwd.value);
     let message = format!("Invalid value for '--cwd'{from}: {path} is not a directory.");
-    Err(Usage::new(Form::Run, &message))
+    Err(Usage::new(form, &message))
 }
 
 fn check_script(line: &Line, request: &Request, look: Look) -> Result<(), Usage> {
     let look: Look = &|path| look(&request.seen_by_workers(path));
     let Some((script, args)) = line.words.split_first() else {
+        // Without a program there would be nothing to look at.
+        if line.form == Form::Doctor && request.entry() != Entry::Program {
+            return Ok(());
+        }
         let last = line.given.last().filter(|it| it.opt.kind.takes_value());
         let hint = last.and_then(|it| hint::swallowed_script(it.opt.flag, it.last()?, look));
-        return Err(Usage::new(Form::Run, "Missing argument 'SCRIPT'.").hint(hint));
+        return Err(Usage::new(line.form, "Missing argument 'SCRIPT'.").hint(hint));
     };
     match request.entry() {
-        Entry::Script => check_path(script, args, look),
-        Entry::Module => check_module(script, look),
+        Entry::Script => check_path(script, args, line.form, look),
+        Entry::Module => check_module(script, line.form, look),
         // Whether it can be executed takes a look at PATH, which is not a matter of words.
         Entry::Program => Ok(()),
     }
 }
 
 /// Python finds modules in places that only it knows, but the path of a file is none.
-fn check_module(script: &OsStr, look: Look) -> Result<(), Usage> {
+fn check_module(script: &OsStr, form: Form, look: Look) -> Result<(), Usage> {
     let name = script.to_str().and_then(|it| it.strip_suffix(".py"));
     let Some(name) = name.filter(|_| look(script) == ScriptFile::Ok) else {
         return Ok(());
@@ -268,10 +307,10 @@ fn check_module(script: &OsStr, look: Look) -> Result<(), Usage> {
     let message =
         format!("Invalid value for 'SCRIPT': {path} is a file, and --module takes a name.");
     let name = name.trim_start_matches("./").replace('/', ".");
-    Err(Usage::new(Form::Run, &message).hint(Some(format!("did you mean `{name}`?"))))
+    Err(Usage::new(form, &message).hint(Some(format!("did you mean `{name}`?"))))
 }
 
-fn check_path(script: &OsStr, args: &[OsString], look: Look) -> Result<(), Usage> {
+fn check_path(script: &OsStr, args: &[OsString], form: Form, look: Look) -> Result<(), Usage> {
     let (what, hint) = match look(script) {
         ScriptFile::Ok => return Ok(()),
         ScriptFile::Missing => ("does not exist", hint::missing_script(script, args, look)),
@@ -279,7 +318,7 @@ fn check_path(script: &OsStr, args: &[OsString], look: Look) -> Result<(), Usage
     };
     let path = repr_path(script);
     let message = format!("Invalid value for 'SCRIPT': Path {path} {what}.");
-    Err(Usage::new(Form::Run, &message).hint(hint))
+    Err(Usage::new(form, &message).hint(hint))
 }
 
 #[cfg(test)]
@@ -447,6 +486,38 @@ mod tests {
         );
         let expected = format!("{USAGE}Invalid value for '--isolate': 'x' is not 'pid'.\n");
         check_refused(&[], "--isolate x t.py", &expected);
+    }
+
+    #[test]
+    fn the_doctor_takes_a_command_line_of_run_with_or_without_a_script() {
+        let doctor = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from);
+            parse_doctor(words, &Environ::default(), &look)
+        };
+        let asked = doctor("--devices 2 --json").unwrap().unwrap();
+        assert!(asked.json && asked.request.script.is_empty());
+        assert_eq!(asked.request.devices.value, "2");
+        let asked = doctor("t.py --json --devices 2").unwrap().unwrap();
+        assert!(!asked.json);
+        assert_eq!(asked.request.script_args, ["--json"]);
+        assert_eq!(asked.request.devices.value, "2");
+        let refused = doctor("nope.py").unwrap_err().text;
+        assert!(refused.starts_with("Usage: fabric doctor "), "{refused}");
+        assert_eq!(doctor("--help"), Ok(None));
+        let refused = doctor("--no-python").unwrap_err().text;
+        assert!(
+            refused.ends_with("Missing argument 'SCRIPT'.\n"),
+            "{refused}"
+        );
+        assert!(doctor("-m").unwrap().unwrap().request.module);
+        check_refused(
+            &[],
+            "--json t.py",
+            &format!(
+                "{USAGE}Invalid value for 'SCRIPT': Path '--json' does not exist.\n\
+             hint: options of the script go after it: `fabric run SCRIPT --json ...`\n"
+            ),
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) enum Form {
     Group,
     /// `fabric run`.
     Run,
+    /// `fabric doctor`.
+    Doctor,
 }
 
 impl Form {
@@ -23,6 +25,7 @@ impl Form {
         match self {
             Self::Group => "fabric",
             Self::Run => "fabric run",
+            Self::Doctor => "fabric doctor",
         }
     }
 
@@ -31,6 +34,7 @@ impl Form {
         match self {
             Self::Group => "fabric [OPTIONS] COMMAND [ARGS]...",
             Self::Run => "fabric run [OPTIONS] SCRIPT [SCRIPT_ARGS]...",
+            Self::Doctor => "fabric doctor [OPTIONS] [SCRIPT [SCRIPT_ARGS]...]",
         }
     }
 }

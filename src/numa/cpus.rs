@@ -41,7 +41,8 @@ impl CpuSet {
         self.0.iter().copied()
     }
 
-    pub(super) fn shared_with(&self, other: &Self) -> Self {
+    /// Those that are in both.
+    pub(crate) fn shared_with(&self, other: &Self) -> Self {
         self.0.intersection(&other.0).copied().collect()
     }
 

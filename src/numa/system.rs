@@ -26,9 +26,9 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// How many CPUs this process may use.
-    pub(crate) fn allowed(&self) -> usize {
-        self.allowed.len()
+    /// The CPUs that this process may use.
+    pub(crate) fn allowed(&self) -> &CpuSet {
+        &self.allowed
     }
 
     /// The machine we run on.
@@ -109,6 +109,6 @@ mod tests {
             .bind(Binding::Node, &Near::Everywhere(1), &[0])
             .unwrap();
         let cpus = &bound.cpus[0];
-        assert!(!cpus.is_empty() && cpus.len() <= system.allowed());
+        assert!(!cpus.is_empty() && cpus.len() <= system.allowed().len());
     }
 }

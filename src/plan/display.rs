@@ -34,7 +34,8 @@ pub(crate) fn describe(request: &Request, plan: &Plan) -> String {
     text
 }
 
-fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+/// What was decided, each with its name and where it came from.
+pub(crate) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     let interpreter = plan.program.display();
     let hardware = plan
         .hardware

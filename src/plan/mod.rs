@@ -20,7 +20,7 @@ mod consolidate;
 pub(crate) mod sample;
 
 pub(crate) use consolidate::consolidate;
-pub(crate) use display::describe;
+pub(crate) use display::{describe, facts};
 pub(crate) use exports::error_file;
 pub(crate) use machine::{Machine, interpreter, program};
 pub(crate) use resolve::{Given, resolve};

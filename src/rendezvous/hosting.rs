@@ -1,6 +1,7 @@
 //! Node 0 at the meeting: the roster's decisions, carried out on the running store.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use super::reminder::Reminder;
 use super::roster::Roster;
 use super::server::{Running, Server};
 use super::service::Activity;
+use super::socket::route_to;
 
 /// After a failure: how long to wait for nodes that may not be able to hear of it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -24,6 +26,8 @@ pub(crate) struct Hosting {
     reminder: Reminder,
     /// When to leave those who do not hang up.
     leaving: Option<Instant>,
+    /// Where the first node that came is.
+    guest: Option<IpAddr>,
     /// What is known from the start.
     first: Vec<Event>,
 }
@@ -55,6 +59,7 @@ impl Hosting {
             started: now,
             reminder: Reminder::from(now),
             leaving: None,
+            guest: None,
             first,
         })
     }
@@ -93,7 +98,10 @@ impl Hosting {
                     key,
                     value,
                     ..
-                } => self.roster.heard(client, &peer, &key, &value),
+                } => {
+                    self.guest = self.guest.or(peer.parse().ok());
+                    self.roster.heard(client, &peer, &key, &value)
+                }
                 Activity::Closed { client, error } => self.roster.left(client, error.as_deref()),
             };
             events.extend(self.perform(actions));
@@ -132,6 +140,11 @@ impl Hosting {
         self.reminder = Reminder::from(now);
         let actions = self.roster.renew();
         self.perform(actions)
+    }
+
+    /// The address and the interface from which the first node that came is reached.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        route_to(self.guest?)
     }
 
     /// Once the end is decided, does not wait for ever for the others to hang up.

@@ -1,6 +1,7 @@
 //! A node that is not node 0 at the meeting: the guest's words, carried over a link.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,11 @@ impl Joining {
     pub(crate) fn renew(&mut self) -> Vec<Event> {
         self.guest.renew();
         self.say()
+    }
+
+    /// The address and the interface from which node 0 is reached.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        self.link.route()
     }
 
     fn say(&mut self) -> Vec<Event> {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -88,6 +89,14 @@ impl Meeting {
         match &mut self.side {
             Side::Host(it) => it.finish(now),
             Side::Guest(it) => it.finish(now),
+        }
+    }
+
+    /// The address and the interface from which other nodes are reached, where there are any.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        match &self.side {
+            Side::Host(it) => it.route(),
+            Side::Guest(it) => it.route(),
         }
     }
 

@@ -38,6 +38,7 @@ mod event;
 mod limits;
 mod reminder;
 mod trouble;
+mod detour;
 mod keys;
 mod message;
 mod members;
@@ -60,6 +61,7 @@ mod joining;
 mod meeting;
 mod holder;
 
+pub(crate) use detour::Surroundings;
 pub(crate) use event::{Cause, Event, Party, Ready};
 pub(crate) use holder::holder_of;
 pub(crate) use limits::Limits;

@@ -164,7 +164,7 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::{Request, STOP_WAITING, put_blob, put_hello};
+    use super::super::protocol::{Bytes, Request, STOP_WAITING, put_blob, put_hello};
     use super::super::socket::stream_socket;
     use super::super::testing::{Rank, ended, python};
     use super::*;

@@ -17,6 +17,10 @@ impl Paint {
         self.wrap("1;31", text)
     }
 
+    pub(crate) fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         if self.on && !text.is_empty() {
             format!("\x1b[{code}m{text}\x1b[0m")

@@ -11,5 +11,8 @@ mod processes;
 mod reporter;
 mod log;
 
+pub(crate) use cause::bytes;
+pub(crate) use line::{Paint, harmless, ranks, span, wrap};
 pub(crate) use log::start_log;
-pub(crate) use reporter::{Reporter, complain, say, terminal_width};
+pub(crate) use processes::{described, owned};
+pub(crate) use reporter::{Output, Reporter, complain, output, say, terminal_width};

@@ -28,8 +28,14 @@ pub(crate) fn described(pids: &[Pid]) -> Vec<String> {
     numbers.iter().map(text).collect()
 }
 
-/// The name of the user whose process it is; `None` where it is not visible from here.
-pub(crate) fn owner(pid: Pid) -> Option<String> {
+/// `pid 71 (sleep 70) of anna`, as far as it is visible from here.
+pub(crate) fn owned(pid: Pid) -> String {
+    let owner = owner(pid).map_or_else(String::new, |it| format!(" of {it}"));
+    described(&[pid]).concat() + &owner
+}
+
+/// The name of the user whose process it is.
+fn owner(pid: Pid) -> Option<String> {
     let uid = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
     Some(user.map_or_else(|| uid.to_string(), |it| it.name))

@@ -1,13 +1,14 @@
 //! The only place that prints.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 use super::attempt::failed_attempt;
 use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
-use super::line::{Paint, span};
-use super::processes::{described, owner};
+use super::line::{Paint, ranks, span};
+use super::processes::{described, owned};
 use super::refusal;
 use super::summary::{Summary, went_well};
 use crate::accelerator::Busy;
@@ -33,6 +34,9 @@ pub(crate) struct Reporter<'a> {
     left: Vec<Pid>,
     /// How many have failed and were followed by another.
     attempts: usize,
+    /// Workers that run, and ranks of those that have ended.
+    running: BTreeMap<LocalRank, Pid>,
+    ended: Vec<u32>,
 }
 
 impl<'a> Reporter<'a> {
@@ -49,6 +53,8 @@ impl<'a> Reporter<'a> {
             shared_memory: None,
             left: Vec::new(),
             attempts: 0,
+            running: BTreeMap::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -73,13 +79,12 @@ impl<'a> Reporter<'a> {
 
     /// Another port than the usual one is worth a line.
     pub(crate) fn tell_port(&self, hosted: &Hosted) {
-        let Some(holder) = &hosted.moved else { return };
-        let holder = holder.map_or_else(String::new, |pid| {
-            format!(" by {}", described(&[pid]).concat())
-        });
+        if !hosted.moved {
+            return;
+        }
         let (wanted, port) = (self.plan.main_port.value, hosted.server.local_port());
         complain(&format!(
-            "fabric: port {wanted} is taken{holder}; workers meet at port {port}\n"
+            "fabric: port {wanted} is taken; workers meet at port {port}\n"
         ));
     }
 
@@ -92,6 +97,7 @@ impl<'a> Reporter<'a> {
             Told::Restarting(cause) => {
                 (self.failure, self.shared_memory) = (None, None);
                 self.left.clear();
+                self.ended.clear();
                 self.attempts += 1;
                 let failed = failed_attempt(self.attempts, self.plan, cause);
                 complain(&format!("fabric: {failed}; all workers start again\n"));
@@ -108,6 +114,7 @@ impl<'a> Reporter<'a> {
         match stamped.event {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
+                self.running.insert(worker, pid);
                 if worker == LocalRank(0) {
                     // Workers take a while to need memory; this is time they do not wait for.
                     self.baseline = Baseline::take();
@@ -119,6 +126,8 @@ impl<'a> Reporter<'a> {
                 asked,
             } => {
                 tracing::debug!("rank {} ended: {status}", self.global(worker));
+                self.running.remove(&worker);
+                self.ended.push(self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
                     self.failure = Some((status, time_of_day()));
                     self.shared_memory = shared_memory();
@@ -134,6 +143,8 @@ impl<'a> Reporter<'a> {
             } => {
                 tracing::info!("{signal} passed on to all workers");
             }
+            Event::StandsStill { worker } => self.notice_standstill(worker),
+            Event::Uneven => self.notice_uneven(),
             Event::Stopping {
                 why: Why::TimeLimit,
             } => self.notice_time_limit(),
@@ -161,6 +172,28 @@ impl<'a> Reporter<'a> {
             paint: self.paint,
         };
         complain(&summary.text());
+    }
+
+    fn notice_standstill(&self, worker: LocalRank) {
+        let Some(pid) = self.running.get(&worker) else {
+            return;
+        };
+        let rank = self.global(worker);
+        complain(&format!(
+            "fabric: rank {rank} was stopped and stands still\nhint: `kill -CONT {pid}` lets it go on\n"
+        ));
+    }
+
+    /// Right for ranks that have less to do; wrong where the others wait for them.
+    fn notice_uneven(&mut self) {
+        self.ended.sort_unstable();
+        let running: Vec<u32> = self.running.keys().map(|it| self.global(*it)).collect();
+        let (ended, running) = (ranks(&self.ended), ranks(&running));
+        let id = std::process::id();
+        complain(&format!(
+            "fabric: {ended} ended with exit code 0 a minute ago, {running} still running\n\
+             hint: if it waits for what has ended, `fabric stop {id}` ends it\n"
+        ));
     }
 
     fn notice_failure(&self, worker: LocalRank) {
@@ -203,12 +236,10 @@ impl<'a> Reporter<'a> {
 /// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
 fn already_used(busy: &Busy) -> String {
     let users = busy.users.iter().map(|it| {
-        let pid = it.pid as Pid;
-        let owner = owner(pid).map_or_else(String::new, |it| format!(" of {it}"));
         let memory = it
             .memory
             .map_or_else(String::new, |it| format!(", {}", bytes(it)));
-        format!("{}{owner}{memory}", described(&[pid]).concat())
+        owned(it.pid as Pid) + &memory
     });
     let users = users.collect::<Vec<_>>().join("; ");
     format!("GPU {} is already in use by {users}", busy.gpu)
@@ -252,6 +283,25 @@ pub(crate) fn say(text: &str) {
 /// Text for standard error; there is nobody to tell when that fails.
 pub(crate) fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// What standard output can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Output {
+    pub(crate) paint: Paint,
+    /// A terminal whose screen can be cleared.
+    pub(crate) clears: bool,
+}
+
+/// Looks at standard output.
+pub(crate) fn output(environ: &Environ) -> Output {
+    let terminal = io::stdout().is_terminal();
+    Output {
+        paint: Paint {
+            on: terminal && colours_wanted(environ),
+        },
+        clears: terminal && environ.get("TERM") != Some(OsStr::new("dumb")),
+    }
 }
 
 /// NO_COLOR (no-color.org) and a dumb terminal want none.

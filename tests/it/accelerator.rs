@@ -208,7 +208,8 @@ fn with_a_virtual_local_rank_each_worker_sees_its_own_gpu_as_number_0() {
 fn a_gpu_in_use_is_warned_of_if_it_is_one_of_ours() {
     let pid = std::process::id();
     let warning = |devices| {
-        let mut machine = Machine::with("4").env("FAKE_NVML_BUSY", &format!("{pid},999999999"));
+        let users = format!("1:{pid}:3072 1:999999999:?");
+        let mut machine = Machine::with("4").env("FAKE_NVML_USERS", &users);
         let output = machine.run(&[
             "--accelerator",
             "cuda",

@@ -36,6 +36,9 @@ fn what_was_asked_for_goes_to_stdout() {
         vec!["--version"],
         vec!["run", "--help"],
         vec!["run", "no-such.py", "--help"],
+        vec!["doctor", "--help"],
+        vec!["ps", "--help"],
+        vec!["stop", "--help"],
         vec!["completions", "bash"],
         vec!["man"],
     ] {

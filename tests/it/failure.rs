@@ -5,6 +5,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
 use crate::harness::{Fabric, wait_until};
@@ -76,12 +78,17 @@ fn after_a_failure_nobody_waits_for_the_grace_period() {
 fn a_failure_is_told_before_the_others_have_ended() {
     let run = quiet(2).args(["--shutdown-timeout", "50"]);
     let script = run.scratch().join("deaf.py");
+    // Opening one end waits for the other: rank 0 fails once rank 1 is deaf.
     let code = "import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+deaf = os.path.join(sys.path[0], 'deaf')
 if os.environ['RANK'] == '0':
+    open(deaf).close()
     sys.exit(3)
+open(deaf, 'w').close()
 signal.pause()";
     fs::write(&script, code).unwrap();
+    mkfifo(&script.with_file_name("deaf"), Mode::S_IRWXU).unwrap();
     let said = run.scratch().join("stderr");
     let running = run.arg(&script).with(|it| {
         it.stderr(File::create(&said).unwrap());

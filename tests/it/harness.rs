@@ -124,11 +124,6 @@ impl Fabric {
         self
     }
 
-    pub(crate) fn env_remove(mut self, name: &str) -> Self {
-        self.command.env_remove(name);
-        self
-    }
-
     pub(crate) fn cwd(mut self, path: impl AsRef<Path>) -> Self {
         self.command.current_dir(path);
         self
@@ -169,11 +164,6 @@ impl Fabric {
     /// Starts and waits for the end.
     pub(crate) fn finish(self) -> Finished {
         self.start().finish()
-    }
-
-    /// Becomes the command: for a process of its own, such as one on a pty.
-    pub(crate) fn exec(mut self) -> std::io::Error {
-        self.command.exec()
     }
 }
 
@@ -288,16 +278,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Some may be made while others are ended.
-        for _ in 0..100 {
-            let left = self.mark.bearers();
-            if left.is_empty() {
-                break;
-            }
-            for pid in left {
-                let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-        }
+        self.mark.end_bearers();
     }
 }
 
@@ -345,12 +326,10 @@ pub(crate) struct Stat {
     pub(crate) born: u64,
 }
 
-/// All processes.
-pub(crate) fn stats() -> Vec<Stat> {
+/// All processes, as they are found.
+pub(crate) fn stats() -> impl Iterator<Item = Stat> {
     let folders = fs::read_dir("/proc").unwrap().flatten();
-    folders
-        .filter_map(|it| stat(it.file_name().to_str()?.parse().ok()?))
-        .collect()
+    folders.filter_map(|it| stat(it.file_name().to_str()?.parse().ok()?))
 }
 
 /// One process, if it is there.
@@ -394,6 +373,17 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 /// The program under test.
 pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_fabric")
+}
+
+/// Has the child do something between fork and exec: system calls only.
+pub(crate) fn before_exec(command: &mut Command, act: impl Fn() + Send + Sync + 'static) {
+    // SAFETY: what callers do there is safe there, see each.
+    unsafe {
+        command.pre_exec(move || {
+            act();
+            Ok(())
+        });
+    }
 }
 
 /// tests/workers/actor.c, compiled once.
@@ -480,23 +470,36 @@ impl Mark {
 
     /// Living processes that have it.
     fn bearers(&self) -> Vec<i32> {
-        let mut strangers = self.strangers.borrow_mut();
-        let living = stats().into_iter().filter(|it| it.state != 'Z');
-        let bearers = living.filter(|it| {
-            let identity = (it.pid, it.born);
-            if strangers.contains(&identity) {
-                return false;
-            }
-            let environ = environ(it.pid);
-            let wanted = format!("{MARK}={}", self.text).into_bytes();
-            let bears = environ.split(|it| *it == 0).any(|it| it == wanted);
-            // In the middle of execve it has none to show.
-            if !bears && !environ.is_empty() {
-                strangers.insert(identity);
-            }
-            bears
-        });
+        let bearers = stats().filter(|it| self.is_on(it));
         bearers.map(|it| it.pid).collect()
+    }
+
+    /// Each as soon as it is found: it may have become another one a moment later.
+    fn end_bearers(&self) {
+        for _ in 0..100 {
+            let bearers = stats().filter(|it| self.is_on(it));
+            let ended =
+                bearers.map(|it| nix::sys::signal::kill(Pid::from_raw(it.pid), Signal::SIGKILL));
+            if ended.count() == 0 {
+                return;
+            }
+        }
+    }
+
+    fn is_on(&self, process: &Stat) -> bool {
+        let identity = (process.pid, process.born);
+        let mut strangers = self.strangers.borrow_mut();
+        if process.state == 'Z' || strangers.contains(&identity) {
+            return false;
+        }
+        let environ = environ(process.pid);
+        let wanted = format!("{MARK}={}", self.text).into_bytes();
+        let bears = environ.split(|it| *it == 0).any(|it| it == wanted);
+        // In the middle of execve it has none to show.
+        if !bears && !environ.is_empty() {
+            strangers.insert(identity);
+        }
+        bears
     }
 }
 

@@ -160,6 +160,35 @@ fn a_host_that_loses_its_power_ends_the_others() {
 }
 
 #[test]
+fn a_network_beside_the_default_one_is_named_with_the_variables_for_it() {
+    let hosts = Hosts::up();
+    for (host, rank) in [("host1", 0), ("host2", 1)] {
+        let ip = ["exec", host, "ip"];
+        let add = [
+            "link", "add", "lan0", "type", "veth", "peer", "name", "lan1",
+        ];
+        hosts.control(&[&ip[..], &add].concat());
+        hosts.control(&[&ip[..], &["link", "set", "lan0", "up"]].concat());
+        let address = format!("10.99.{rank}.1/24");
+        hosts.control(&[&ip[..], &["addr", "add", &address, "dev", "lan0"]].concat());
+        let route = ["route", "add", "default", "dev", "lan0"];
+        hosts.control(&[&ip[..], &route].concat());
+    }
+    let start = |rank| {
+        let node = hosts.acting(hosts.node(rank, 2, "host1"));
+        node.arg("exit=0").start()
+    };
+    for (rank, running) in [0, 1].map(|it| (it, start(it))) {
+        let address = format!("reached on `eth0` (10.77.0.{}), ", rank + 1);
+        running.finish().expect_code(0).expect_said(&[
+            &address,
+            "the default route of this machine is on `lan0`",
+            "export GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0",
+        ]);
+    }
+}
+
+#[test]
 fn an_address_that_nobody_has_is_said_to_be_silent() {
     let hosts = Hosts::up();
     let node = hosts.acting(hosts.node(1, 2, "10.77.0.99"));

@@ -1,6 +1,7 @@
 //! Every test that runs the real binary, in one test program.
 
 mod harness;
+mod terminal;
 mod tidy;
 mod cli;
 mod accelerator;
@@ -12,9 +13,14 @@ mod launch;
 mod peer_env;
 mod failure;
 mod orphans;
+mod signals;
+mod ends;
 mod hostlist;
 mod cluster_engines;
 mod ports;
+mod launches;
+mod doctor;
+mod notices;
 mod powers;
 mod link;
 mod nodes;

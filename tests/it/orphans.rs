@@ -27,8 +27,11 @@ fn crowd(options: &[&str]) -> Fabric {
         .arg(ready)
 }
 
-/// Every way to end a run, and how the launcher leaves then.
-const ATTACKS: &[(&str, fn(&Running), i32)] = &[
+/// Its name, what is done, and how the launcher leaves then.
+type Attack = (&'static str, fn(&Running), i32);
+
+/// Every way to end a run.
+const ATTACKS: &[Attack] = &[
     (
         "a worker is killed",
         |it| strike(it, 0, Signal::SIGKILL),
@@ -215,9 +218,7 @@ fn who_cannot_wait_for_what_lingers_interrupts() {
 
 fn children_of(parent: Pid) -> usize {
     let workers = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let stats = stats()
-        .into_iter()
-        .filter(|it| it.parent == parent.as_raw());
+    let stats = stats().filter(|it| it.parent == parent.as_raw());
     stats.filter(|it| workers(it.pid).contains("actor")).count()
 }
 
@@ -434,7 +435,7 @@ fn in_the_namespaces_of_another_process_all_is_as_usual() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    let inner = || stats().into_iter().find(|it| it.parent == host.id() as i32);
+    let inner = || stats().find(|it| it.parent == host.id() as i32);
     wait_until("the host is up", || {
         inner().is_some_and(|it| is_sleep(it.pid))
     });

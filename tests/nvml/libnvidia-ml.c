@@ -3,7 +3,8 @@
  * FAKE_NVML_DEVICES     the number of GPUs; "no-driver" for a driver that is not loaded
  * FAKE_NVML_PARTITIONS  partitions (MIG devices) per GPU, none if unset
  * FAKE_NVML_MARKER      a file that is created when the library is loaded
- * FAKE_NVML_BUSY        processes that compute on GPU 1, as "4711,4712"; the second one's memory is not known
+ * FAKE_NVML_USERS       processes that compute on them: "GPU:PID:MIB" each, with blanks between them and `?`
+ *                       for memory that is not known
  *
  * GPU 3 has the UUID GPU-00000003-..., its partition 1 has MIG-00000003-0001-....
  * Without the variables the macros of the same names count. */
@@ -14,8 +15,8 @@
 #ifndef FAKE_NVML_DEVICES
 #define FAKE_NVML_DEVICES "0"
 #endif
-#ifndef FAKE_NVML_BUSY
-#define FAKE_NVML_BUSY ""
+#ifndef FAKE_NVML_USERS
+#define FAKE_NVML_USERS ""
 #endif
 #ifndef FAKE_NVML_PARTITIONS
 #define FAKE_NVML_PARTITIONS "0"
@@ -75,10 +76,60 @@ int nvmlDeviceGetUUID(handle device, char *uuid, unsigned length) {
     return written < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-/* As in nvml.h, from which the layouts are: GPU 3 is at 0000:43:00.0. */
-struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; };
-struct process { unsigned pid; unsigned long long memory; unsigned instance, compute_instance; };
+/* Every GPU has 80 GiB; one with a process is busy for 90 percent of the time, another for none.
+ * The layouts are those of nvml.h. */
+#define MIB (1024ull * 1024)
+#define UNKNOWN (~0ull)
 
+struct memory { unsigned version; unsigned long long total, reserved, free, used; };
+struct process { unsigned pid; unsigned long long memory; unsigned instance, compute_instance; };
+struct utilization { unsigned gpu, memory; };
+struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; };
+
+/* The processes of a GPU, as many as there are; the first `room` of them are filled in. */
+static unsigned users(handle device, struct process *found, unsigned room) {
+    unsigned gpu = number(device) / 100 - 1, count = 0, on, pid;
+    const char *rest = setting("FAKE_NVML_USERS", FAKE_NVML_USERS);
+    char memory[16];
+    for (int length; sscanf(rest, " %u:%u:%15[0-9?]%n", &on, &pid, memory, &length) == 3; rest += length) {
+        if (on != gpu) continue;
+        if (count < room) found[count] = (struct process){pid, *memory == '?' ? UNKNOWN : atoi(memory) * MIB, ~0u, ~0u};
+        count++;
+    }
+    return count;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process *found) {
+    unsigned room = *count;
+    *count = users(device, found, room);
+    return *count <= room ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(handle device, struct memory *memory) {
+    struct process found[64];
+    unsigned count = users(device, found, 64);
+    memory->total = 80 * 1024 * MIB;
+    memory->used = 0;
+    for (unsigned nth = 0; nth < count && nth < 64; nth++) {
+        if (found[nth].memory != UNKNOWN) memory->used += found[nth].memory;
+    }
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(handle device, struct utilization *utilization) {
+    utilization->gpu = users(device, NULL, 0) > 0 ? 90 : 0;
+    utilization->memory = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetName(handle device, char *name, unsigned length) {
+    (void)device;
+    snprintf(name, length, "Make-believe H200");
+    return SUCCESS;
+}
+
+/* GPU 3 is at 0000:43:00.0. */
 int nvmlDeviceGetPciInfo_v3(handle device, struct pci *pci) {
     memset(pci, 0, sizeof *pci);
     pci->bus = 0x40 + number(device) / 100 - 1;
@@ -87,12 +138,12 @@ int nvmlDeviceGetPciInfo_v3(handle device, struct pci *pci) {
     return SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process *processes) {
-    struct process all[] = {{0, 3ull << 30, ~0u, ~0u}, {0, ~0ull, ~0u, ~0u}};
-    int busy = sscanf(setting("FAKE_NVML_BUSY", FAKE_NVML_BUSY), "%u,%u", &all[0].pid, &all[1].pid);
-    unsigned space = *count;
-    *count = busy > 0 && number(device) == 200 ? busy : 0;
-    if (*count > space) return INSUFFICIENT_SIZE;
-    if (processes) memcpy(processes, all, *count * sizeof *all);
+int nvmlSystemGetDriverVersion(char *version, unsigned length) {
+    snprintf(version, length, "580.65.06");
+    return SUCCESS;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    *version = 13010;
     return SUCCESS;
 }

@@ -56,7 +56,7 @@ impl Place {
         match self.parse(words) {
             Ok(Command::Run(request)) => accepted(&request),
             Ok(Command::Show(_)) => json!({"exit": 0}),
-            Ok(_) => json!({"consolidate": "not ours to parse"}),
+            Ok(_) => json!({"another command": "not the original's to parse"}),
             Err(usage) => json!({"exit": 2, "stderr": without_hint(&usage.text)}),
         }
     }
