@@ -13,7 +13,7 @@ use super::message::Command;
 use super::outcome::{Exit, Outcome, TIMED_OUT};
 use super::private;
 use crate::plan::{Plan, World, error_file as error_path};
-use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server};
+use crate::rendezvous::{Cause, Event, Limits, Meeting, Party, Ready, Server, Surroundings};
 use crate::status::{Signal, Status};
 use crate::topology::{GlobalRank, LocalRank, NodeRank};
 
@@ -21,6 +21,9 @@ use crate::topology::{GlobalRank, LocalRank, NodeRank};
 pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 /// A secret that all launchers of a run share; set by whoever starts them.
 const TOKEN: &str = "FABRIC_TOKEN";
+
+/// By these variables a user says which interfaces torch's libraries shall take.
+const IFNAMES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
 
 /// This launcher's part in the meeting.
 pub(crate) struct Company<'a> {
@@ -60,6 +63,7 @@ impl<'a> Company<'a> {
         };
         let meeting = meeting.context("failed to set up the meeting of the nodes")?;
         let world = World {
+            attempt: 0,
             first_rank: 0,
             world_size: 0,
             first_role_rank: 0,
@@ -80,6 +84,11 @@ impl<'a> Company<'a> {
 
     pub(crate) fn workers(&self) -> u32 {
         self.plan.workers()
+    }
+
+    /// Whether there may be another attempt after this one.
+    pub(crate) fn restarts(&self) -> bool {
+        self.plan.max_restarts > 0
     }
 
     /// Whether this signal asks for the end of the run.
@@ -140,7 +149,36 @@ impl<'a> Company<'a> {
             first_role_rank: ready.role_base,
             role_world_size: ready.role_world_size,
             port: self.world.port,
+            attempt: self.world.attempt,
         }
+    }
+
+    /// Advice on the network, for the start of workers on several machines, unless its user has decided.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let decided = |name| self.plan.environ.get(name).is_some();
+        if self.world.attempt > 0 || IFNAMES.into_iter().all(decided) {
+            return None;
+        }
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let surroundings = Surroundings {
+            route: &self.meeting.route()?,
+            routes: &read("/proc/net/route"),
+            hosts: &read("/etc/hosts"),
+            name: &self.plan.machine.host,
+        };
+        surroundings.hint()
+    }
+
+    /// All begins anew: what is to be said of the workers that are being ended has been said.
+    pub(crate) fn restart(&mut self) {
+        (self.stopped, self.look) = (false, None);
+    }
+
+    /// The workers here have ended, and can be started again.
+    pub(crate) fn renew(&mut self) {
+        self.world.attempt += 1;
+        let events = self.meeting.renew(Instant::now());
+        self.pending.extend(events);
     }
 
     /// The workers here have all succeeded.
@@ -168,6 +206,10 @@ impl<'a> Company<'a> {
     }
 
     fn cause(&self, outcome: &Outcome) -> Option<Cause> {
+        let lived = outcome.root_cause().and_then(|(rank, end)| {
+            let started = outcome.workers[rank.0 as usize].started?;
+            Some(end.at.saturating_sub(started))
+        });
         let (rank, code, message) = match (outcome.guardian_lost, outcome.why) {
             (Some(status), _) => (
                 None,
@@ -201,6 +243,7 @@ impl<'a> Company<'a> {
             rank: rank.map(|it| GlobalRank(self.world.first_rank + it.0)),
             exit_code: code.max(1),
             message,
+            lived: lived.filter(|_| outcome.guardian_lost.is_none()),
         })
     }
 
@@ -221,6 +264,7 @@ fn party(plan: &Plan) -> Party {
         role: plan.role.value.clone(),
         run_id: plan.run_id.value.clone(),
         launcher: env!("CARGO_PKG_VERSION").to_owned(),
+        max_restarts: plan.max_restarts,
         script: plan.script.to_string_lossy().into_owned(),
         token: plan.environ.text(TOKEN).map(ToOwned::to_owned),
     }

@@ -73,6 +73,8 @@ pub(crate) struct Guardian<'a> {
     /// Events that the launcher has not taken yet, each with the descriptors that it shall have.
     unsent: VecDeque<(Stamped, Vec<OwnedFd>)>,
     launcher_gone: bool,
+    /// There will be no further attempt.
+    last: bool,
 }
 
 impl<'a> Guardian<'a> {
@@ -82,17 +84,17 @@ impl<'a> Guardian<'a> {
         deaths: SignalFd,
         isolated: bool,
     ) -> Self {
-        let settings = birth.plan.settings.clone();
         Self {
             birth,
             launcher,
             deaths,
-            policy: Policy::new(birth.plan.workers(), settings),
+            policy: policy(birth.plan),
             isolated,
             spawner: None,
             children: BTreeMap::new(),
             unsent: VecDeque::new(),
             launcher_gone: false,
+            last: birth.plan.max_restarts == 0,
         }
     }
 
@@ -105,7 +107,7 @@ impl<'a> Guardian<'a> {
     /// Watches until nothing is left to watch and the launcher has heard of all of it; true if there was no
     /// launcher to hear it any more.
     pub(crate) fn run(mut self) -> bool {
-        while !self.policy.done() {
+        while !self.over() {
             self.wait();
             self.hear_launcher();
             self.see_deaths();
@@ -119,6 +121,11 @@ impl<'a> Guardian<'a> {
             while let Ok(Some(_)) = self.deaths.read_signal() {}
         }
         self.launcher_gone
+    }
+
+    /// Nothing is left to watch, and nothing will be.
+    fn over(&self) -> bool {
+        self.policy.done() && (self.last || self.launcher_gone)
     }
 
     fn now(&self) -> Moment {
@@ -179,8 +186,10 @@ impl<'a> Guardian<'a> {
                 first_role_rank,
                 role_world_size,
                 port,
+                attempt,
             }) => {
                 let world = World {
+                    attempt,
                     first_rank,
                     world_size,
                     first_role_rank,
@@ -189,10 +198,19 @@ impl<'a> Guardian<'a> {
                     error_dir: self.birth.error_dir.map(Path::to_owned),
                 };
                 self.spawner = Some(Spawner::new(self.birth.plan, world));
+                if self.policy.done() {
+                    self.policy = policy(self.birth.plan);
+                    // Those that SIGKILL has not ended yet are no workers of this attempt.
+                    self.children.values_mut().for_each(|it| it.told = true);
+                }
                 self.input(Input::Begin);
             }
             Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
             Some(Command::Abort) => self.input(Input::Elsewhere),
+            Some(Command::Leave) => {
+                self.last = true;
+                self.flush();
+            }
             None => self.flush(),
         }
     }
@@ -373,4 +391,9 @@ impl<'a> Guardian<'a> {
             done => done,
         }
     }
+}
+
+/// That of one attempt.
+fn policy(plan: &Plan) -> Policy {
+    Policy::new(plan.workers(), plan.settings.clone())
 }

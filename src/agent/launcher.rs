@@ -12,6 +12,7 @@ use super::event::{Event, Why};
 use super::message::{Command, Stamped};
 use super::outcome::{Exit, Outcome};
 use super::signals::{self, Inbox};
+use super::told::Told;
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Heard, Ward};
 use crate::relay::Relay;
@@ -49,22 +50,14 @@ pub(crate) struct Launcher<'a> {
     /// Commands that the guardian has not taken in yet, and for how long nothing was heard meanwhile.
     unanswered: usize,
     silence: Duration,
+    /// All workers of all nodes are being ended, to be started again.
+    restarting: bool,
+    /// The signal that asked for the end.
+    asked: Option<Signal>,
+    /// The guardian has been told that there is no further attempt.
+    dismissed: bool,
     /// SIGTSTP has come, and no SIGCONT since.
     pausing: bool,
-}
-
-/// What whoever reports is told.
-#[derive(Debug)]
-pub(crate) enum Told {
-    Event(Stamped),
-    /// A sentence on what is being waited for.
-    Waiting(String),
-    /// A sentence that people should read once.
-    Notice(String),
-    /// Every node is there; the global rank of our first worker.
-    Ready(u32),
-    /// The root cause, where it lies on another node.
-    Elsewhere(Cause),
 }
 
 impl Launcher<'_> {
@@ -80,10 +73,13 @@ impl Launcher<'_> {
             ward,
             relay,
             outcome: Outcome::new(company.workers()),
-            company,
             told,
             unanswered: 0,
             silence: Duration::ZERO,
+            restarting: false,
+            asked: None,
+            dismissed: !company.restarts(),
+            company,
             pausing: false,
         }
     }
@@ -98,7 +94,7 @@ impl Launcher<'_> {
     pub(crate) fn watch(mut self, strangers: &[Process]) -> (Outcome, Inbox) {
         while self.turn() {}
         let status = self.reap_guardian();
-        if !self.outcome.done {
+        if !(self.outcome.done && self.dismissed) {
             self.outcome.guardian_lost = Some(status);
             self.take_over(strangers);
         }
@@ -133,6 +129,9 @@ impl Launcher<'_> {
     /// The workers of this node have ended: waits for the others', so that success is everybody's, and until
     /// all have heard of a failure.
     fn part(&mut self) {
+        if self.company.over() {
+            return;
+        }
         if self.outcome.exit() == Exit::Code(0) {
             self.company.finish();
         } else {
@@ -178,10 +177,15 @@ impl Launcher<'_> {
                 News::Notice(text) => self.report(Told::Notice(text)),
                 News::Ready(ready) => {
                     self.outcome.first_rank = ready.base.0;
+                    self.outcome.done = false;
                     self.report(Told::Ready(ready.base.0));
+                    if let Some(hint) = self.company.hint() {
+                        self.report(Told::Notice(hint));
+                    }
                     let begin = self.company.begin(&ready);
                     self.tell(begin);
                 }
+                News::Restarting(cause) => self.restart(cause),
                 News::Aborted(cause) => self.abort(cause),
                 News::Failed(why) => {
                     self.outcome.unmet = Some(why);
@@ -192,7 +196,63 @@ impl Launcher<'_> {
         }
     }
 
+    /// The workers of this attempt are to be ended, and started again when they have.
+    fn restart(&mut self, failure: Cause) {
+        if self.outcome.guardian_lost.is_some() {
+            return;
+        }
+        self.report(Told::Restarting(failure.clone()));
+        self.outcome.earlier.push(failure);
+        self.outcome.why.get_or_insert(Why::Elsewhere);
+        self.restarting = true;
+        self.company.restart();
+        self.tell(Command::Abort);
+        if self.asked.is_some() {
+            self.insist();
+        } else if self.outcome.done {
+            self.renew();
+        }
+    }
+
+    /// Nothing of this attempt is left: the next may begin.
+    fn renew(&mut self) {
+        self.restarting = false;
+        // Until there are workers, nothing is left to be ended.
+        self.outcome = Outcome {
+            done: true,
+            ..self.outcome.again()
+        };
+        self.company.renew();
+    }
+
+    /// Somebody wants the end while all is about to begin again.
+    fn insist(&mut self) {
+        self.restarting = false;
+        self.outcome.why = self.asked.map(Why::Signal);
+        self.company.stop(&self.outcome);
+    }
+
+    /// The workers of this attempt have ended.
+    fn attempt_over(&mut self) {
+        if self.restarting {
+            self.renew();
+        } else if self.outcome.exit() == Exit::Code(0) {
+            self.company.finish();
+        } else {
+            self.company.stop(&self.outcome);
+        }
+    }
+
+    /// Lets the guardian go once it is known that nothing more will be started.
+    fn dismiss(&mut self) {
+        if !self.dismissed && self.outcome.done && self.company.over() {
+            self.dismissed = true;
+            self.tell(Command::Leave);
+        }
+    }
+
     fn abort(&mut self, cause: Cause) {
+        self.restarting = false;
         if self.outcome.why.is_none() {
             self.outcome.why = Some(Why::Elsewhere);
             self.report(Told::Elsewhere(cause.clone()));
@@ -220,6 +280,7 @@ impl Launcher<'_> {
                 Heard::End => return false,
             }
         }
+        self.dismiss();
         if self.silence >= PATIENCE {
             self.ward.kill();
         }
@@ -252,6 +313,13 @@ impl Launcher<'_> {
             _ => {}
         }
         self.tell(Command::Signal(signal));
+        if !self.dismissed && self.company.handles(signal) {
+            self.asked.get_or_insert(signal);
+            // Where no worker runs, the guardian has nothing to make of a signal.
+            if self.restarting || self.outcome.done && self.outcome.why.is_none() {
+                self.insist();
+            }
+        }
     }
 
     fn note(&mut self, stamped: Stamped, ends: Vec<OwnedFd>) {
@@ -266,8 +334,14 @@ impl Launcher<'_> {
         }
         self.outcome.add(stamped);
         self.report(Told::Event(stamped));
-        if let Event::Stopping { .. } = stamped.event {
-            self.company.stop(&self.outcome);
+        match stamped.event {
+            // That has been heard of, or follows from what has.
+            Event::Stopping {
+                why: Why::Failed(_) | Why::Elsewhere,
+            } if self.restarting => {}
+            Event::Stopping { .. } => self.company.stop(&self.outcome),
+            Event::Done if !self.dismissed => self.attempt_over(),
+            _ => {}
         }
     }
 

@@ -22,11 +22,15 @@ pub(crate) enum Command {
         first_role_rank: u32,
         role_world_size: u32,
         port: u16,
+        /// How often there have been workers before.
+        attempt: u16,
     },
     /// The launcher was sent this signal.
     Signal(Signal),
-    /// Another node failed: end the workers.
+    /// Another node failed, or all begins anew: end the workers.
     Abort,
+    /// No workers will be started any more.
+    Leave,
 }
 
 /// An event and the moment at which the guardian saw it.
@@ -45,12 +49,20 @@ impl Command {
                 first_role_rank,
                 role_world_size,
                 port,
+                attempt,
             } => {
                 let roles = u64::from(first_role_rank) << 32 | u64::from(role_world_size);
-                record(0, port.into(), first_rank, world_size, roles)
+                record(
+                    0,
+                    u32::from(port) | u32::from(attempt) << 16,
+                    first_rank,
+                    world_size,
+                    roles,
+                )
             }
             Self::Signal(signal) => record(1, 0, signal.0 as u32, 0, 0),
             Self::Abort => record(2, 0, 0, 0, 0),
+            Self::Leave => record(3, 0, 0, 0, 0),
         }
     }
 
@@ -65,11 +77,13 @@ impl Command {
                     world_size: b,
                     first_role_rank: (roles >> 32) as u32,
                     role_world_size: roles as u32,
-                    port: u16::try_from(c).ok()?,
+                    port: c as u16,
+                    attempt: (c >> 16) as u16,
                 }
             }
             1 => Self::Signal(Signal(a as i32)),
             2 => Self::Abort,
+            3 => Self::Leave,
             _ => return None,
         })
     }
@@ -307,8 +321,14 @@ mod tests {
             first_role_rank: 3,
             role_world_size: u32::MAX,
             port: 65535,
+            attempt: 65534,
         };
-        for command in [begin, Command::Signal(Signal(10)), Command::Abort] {
+        for command in [
+            begin,
+            Command::Signal(Signal(10)),
+            Command::Abort,
+            Command::Leave,
+        ] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
     }

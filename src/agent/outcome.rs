@@ -52,6 +52,8 @@ pub(crate) struct Outcome {
     pub(crate) first_rank: u32,
     /// Where there are other nodes: the root cause of the end, the same on every node.
     pub(crate) cause: Option<Cause>,
+    /// What ended the attempts before this one.
+    pub(crate) earlier: Vec<Cause>,
     /// The nodes never came together, for this reason; reads after "failed to".
     pub(crate) unmet: Option<String>,
     /// The error files of workers that did not succeed, as they were written.
@@ -80,9 +82,20 @@ impl Outcome {
             done: false,
             first_rank: 0,
             cause: None,
+            earlier: Vec::new(),
             unmet: None,
             confessions: BTreeMap::new(),
             last_words: Words::new(),
+        }
+    }
+
+    /// That of the attempt that comes next.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            stuck: self.stuck.clone(),
+            first_rank: self.first_rank,
+            earlier: self.earlier.clone(),
+            ..Self::new(self.workers.len() as u32)
         }
     }
 

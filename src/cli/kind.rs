@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Flag(fn(&mut Request, bool)),
     /// As a flag, but how often it is given counts.
     Count(fn(&mut Request, i8)),
+    /// How often something may happen.
+    Times(fn(&mut Request, u16)),
     /// One of a few names.
     Choice(&'static [&'static str], fn(&mut Request, &'static str)),
     /// Any bytes.
@@ -72,6 +74,10 @@ impl Kind {
             Self::Count(store) => match count(text) {
                 Some(value) => store(request, value),
                 None => return wrong("a number of times, 0 to 127"),
+            },
+            Self::Times(store) => match text.to_str().and_then(|it| it.parse().ok()) {
+                Some(value) => store(request, value),
+                None => return wrong("a number of times, 0 to 65535"),
             },
             Self::Choice(names, store) => match names.iter().find(|it| text == **it) {
                 Some(name) => store(request, name),

@@ -61,6 +61,11 @@ pub(super) static OPTIONS: &[Opt] = &[
         .value("DURATION")
         .help("How long the run may take, such as 90 (seconds), 30m or 2h30m; then it is ended, with exit code 124. 0 is no limit")
         .default("0"),
+    own("--max-restarts", Kind::Times(|it, times| it.max_restarts = times))
+        .value("N")
+        .help("How often all workers of all nodes are started again after one of them has failed")
+        .default("0")
+        .variables(&["PET_MAX_RESTARTS"]),
     own("--numa-binding", Kind::Choice(Binding::NAMES, |it, name| it.numa_binding = Binding::named(name)))
         .value("MODE")
         .help("Bind each worker to CPUs near its GPU; without GPUs, workers are spread over the NUMA nodes")

@@ -90,6 +90,8 @@ pub(crate) struct Request {
     pub(crate) cwd: Option<Sourced<OsString>>,
     /// How long the run may take; zero is no limit.
     pub(crate) timeout: Sourced<Duration>,
+    /// How often all workers may be started again.
+    pub(crate) max_restarts: u16,
     pub(crate) numa_binding: Option<Binding>,
     /// The options of our own that were set, in the order in which they were read.
     pub(crate) said: Vec<Said>,

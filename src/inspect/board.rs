@@ -73,7 +73,7 @@ impl Board {
                 Event::Exited { worker, .. } => self.pids[worker.0 as usize] = None,
                 _ => {}
             },
-            Told::Notice(_) | Told::Elsewhere(_) => {}
+            Told::Notice(_) | Told::Restarting(_) | Told::Elsewhere(_) => {}
         }
         false
     }

@@ -142,6 +142,7 @@ fn variables(text: &mut String, plan: &Plan, world: &World) {
 fn assumed_world(plan: &Plan) -> World {
     let (first_rank, world_size) = plan.even_world();
     World {
+        attempt: 0,
         first_rank,
         world_size,
         first_role_rank: first_rank,

@@ -101,8 +101,8 @@ const EXPORTS: &[Export] = &[
     own("ROLE_RANK", Rule::Ours, |_, world, rank| text(world.first_role_rank + rank.0)),
     ours("ROLE_WORLD_SIZE", |_, world| text(world.role_world_size)),
     ours("TORCHELASTIC_RUN_ID", |plan, _| text(&plan.run_id.value)),
-    ours("TORCHELASTIC_RESTART_COUNT", |_, _| text(0)),
-    ours("TORCHELASTIC_MAX_RESTARTS", |_, _| text(0)),
+    ours("TORCHELASTIC_RESTART_COUNT", |_, world| text(world.attempt)),
+    ours("TORCHELASTIC_MAX_RESTARTS", |plan, _| text(plan.max_restarts)),
     // Exactly `True` makes every worker a client of a store that the launcher serves.
     ours("TORCHELASTIC_USE_AGENT_STORE", |_, _| text("True")),
     ours("TORCHELASTIC_SIGNALS_TO_HANDLE", |plan, _| text(handled(plan))),
@@ -135,6 +135,7 @@ const WAYS_OUT: &[(&str, &str)] = &[
     ("LOCAL_WORLD_SIZE", "--devices"),
     ("ROLE_NAME", "--role"),
     ("TORCHELASTIC_RUN_ID", "--run-id"),
+    ("TORCHELASTIC_MAX_RESTARTS", "--max-restarts"),
     ("TORCHELASTIC_SIGNALS_TO_HANDLE", "--signals-to-handle"),
 ];
 
@@ -149,9 +150,13 @@ pub(super) fn launchers_own(name: &OsStr) -> Option<String> {
     })
 }
 
-/// Where this worker may write what made it fail, as torch's `record` does.
+/// Where this worker may write what made it fail, as torch's `record` does; another file in each attempt.
 pub(crate) fn error_file(world: &World, rank: LocalRank) -> Option<PathBuf> {
-    Some(world.error_dir.as_ref()?.join(format!("error_{rank}.json")))
+    let name = match world.attempt {
+        0 => format!("error_{rank}.json"),
+        attempt => format!("attempt_{attempt}_error_{rank}.json"),
+    };
+    Some(world.error_dir.as_ref()?.join(name))
 }
 
 impl Plan {
@@ -319,6 +324,7 @@ mod tests {
 
     fn world() -> World {
         World {
+            attempt: 0,
             first_rank: 4,
             world_size: 8,
             first_role_rank: 4,
@@ -446,6 +452,7 @@ mod tests {
     #[test]
     fn without_a_folder_the_error_file_is_an_empty_name() {
         let world = World {
+            attempt: 0,
             error_dir: None,
             ..world()
         };

@@ -110,6 +110,7 @@ pub(crate) fn resolve(given: Given<'_>) -> Result<Plan> {
             keep_daemons: request.keep_daemons,
             handled: request.signals_to_handle.value.clone(),
         },
+        max_restarts: request.max_restarts,
         join_timeout: request.join_timeout.value,
         node_timeout: request.node_timeout.value,
         isolate: request.isolate,

@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) strategy: Option<&'static str>,
     pub(crate) precision: Option<&'static str>,
     pub(crate) settings: Settings,
+    /// How often all workers of all nodes are started again after a failure.
+    pub(crate) max_restarts: u16,
     /// How long to wait for all nodes to come.
     pub(crate) join_timeout: Duration,
     /// How long a node may be silent before it counts as lost.
@@ -135,6 +137,8 @@ pub(crate) struct World {
     /// The same two, counted among the workers of the same role.
     pub(crate) first_role_rank: u32,
     pub(crate) role_world_size: u32,
+    /// How often workers have been started before.
+    pub(crate) attempt: u16,
     /// The port that workers meet at.
     pub(crate) port: u16,
     /// Where each worker may write its error file; `None` where no directory could be made.

@@ -24,6 +24,10 @@ pub(crate) fn objection(host: &Party, guest: &Party, members: &Members) -> Optio
     if guest.launcher != host.launcher {
         return differs("runs fabric", &guest.launcher, &host.launcher);
     }
+    if guest.max_restarts != host.max_restarts {
+        let [theirs, ours] = [guest, host].map(|it| it.max_restarts.to_string());
+        return differs("was started with max-restarts", &theirs, &ours);
+    }
     if guest.script != host.script {
         let (theirs, ours) = (format!("`{}`", guest.script), format!("`{}`", host.script));
         return differs("runs", &theirs, &ours);

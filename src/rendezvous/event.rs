@@ -1,6 +1,7 @@
 //! What a meeting tells its launcher, in plain data.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::topology::{GlobalRank, NodeRank};
 
@@ -19,10 +20,23 @@ pub(crate) struct Party {
     pub(crate) run_id: String,
     /// The version of this launcher.
     pub(crate) launcher: String,
+    /// How often all workers of all nodes may be started again.
+    pub(crate) max_restarts: u16,
     /// What is run, as people know it; has to be the same text on every node.
     pub(crate) script: String,
     /// A secret that the environment gave to every node of this run, if it did.
     pub(crate) token: Option<String>,
+}
+
+impl Party {
+    /// What the others get to know of it.
+    pub(crate) fn as_node(&self) -> Node {
+        Node {
+            host: self.host.clone(),
+            local_world_size: self.local_world_size,
+            role: self.role.clone(),
+        }
+    }
 }
 
 /// What happens at the meeting.
@@ -32,6 +46,8 @@ pub(crate) enum Event {
     Waiting(String),
     /// Something that people should know, once.
     Notice(String),
+    /// End the workers and say `renew` when they have: all begins anew after this failure.
+    Restarting(Cause),
     /// Every node is there: start the workers.
     Ready(Ready),
     /// End the workers: this is the root cause, the same on every node.
@@ -74,6 +90,8 @@ pub(crate) struct Cause {
     /// What every launcher of the run exits with.
     pub(crate) exit_code: u8,
     pub(crate) message: String,
+    /// For how long the worker had run, where one failed by itself.
+    pub(crate) lived: Option<Duration>,
 }
 
 /// How a launcher was lost, as the message of a cause; `error` where its connection did not simply close.
@@ -159,6 +177,7 @@ mod tests {
             rank: Some(GlobalRank(3)),
             exit_code: 7,
             message: "exit code 7".into(),
+            lived: None,
         };
         assert_eq!(cause.to_string(), "rank 3 on node 1 (gpu-002): exit code 7");
         cause.rank = None;

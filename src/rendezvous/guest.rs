@@ -16,6 +16,7 @@ use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys};
 use super::message::{Mail, News, Verdict, ranks_from_json};
 use super::protocol::{Bytes, NOT_READY, READY, Request, STOP_WAITING};
+use super::stage::{Host, Stage};
 use crate::topology::NodeRank;
 
 /// The view of a node that is not the host.
@@ -40,44 +41,6 @@ pub(crate) struct Guest {
     /// What this side has told the host.
     reported: Option<Cause>,
     events: Vec<Event>,
-}
-
-/// Who hosts the store.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Host {
-    Unknown,
-    Ours,
-    /// Torch 2.4 and later.
-    Torch,
-    /// Torch before 2.4.
-    OldTorch,
-}
-
-/// Which answer is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// There is no connection.
-    Away,
-    Counting,
-    Looking,
-    VerdictComes,
-    Verdict,
-    NewsComes,
-    News,
-    /// At torch's: has node 0 written its role info in the new way, and in the old?
-    NewWay,
-    OldWay,
-    /// Neither yet: ask again later.
-    NoWay,
-    RanksCome,
-    Ranks,
-    InfosCome,
-    Infos,
-    /// Nothing is due until the workers have ended.
-    Working,
-    Exits,
-    LastExitComes,
-    Over,
 }
 
 impl Guest {
@@ -152,6 +115,7 @@ impl Guest {
             rank: None,
             exit_code: 1,
             message: lost(error),
+            lived: None,
         };
         let cause = self.reported.clone().unwrap_or_else(lost);
         self.stage = self.aborted(cause);
@@ -188,6 +152,13 @@ impl Guest {
                 self.set(self.keys.old_exit(node), node.to_string());
                 self.stage = self.wait(keys, Stage::LastExitComes);
             }
+        }
+    }
+
+    /// All workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self) {
+        if !self.over() {
+            self.mail(&Mail::Cleared);
         }
     }
 
@@ -301,6 +272,10 @@ impl Guest {
                 }
             }
             News::Ready(nodes) => self.begin(ranks(&nodes, self.me.node)?, nodes),
+            News::Restarting(cause) => {
+                (self.reported, self.finished) = (None, false);
+                self.events.push(Event::Restarting(cause));
+            }
             News::Aborted(cause) => return Some(self.aborted(cause)),
             News::Done => return Some(self.end()),
         }
@@ -314,9 +289,13 @@ impl Guest {
 
     /// Node 0 runs the Python original: do as its agents do.
     fn at_torch(&mut self) -> Stage {
-        self.events.push(Event::Notice(
-            "node 0 runs the Python original: nodes cannot tell each other to stop".into(),
-        ));
+        let restarts = match self.me.max_restarts {
+            0 => "",
+            _ => ", and nothing is restarted",
+        };
+        self.events.push(Event::Notice(format!(
+            "node 0 runs the Python original: nodes cannot tell each other to stop{restarts}"
+        )));
         let node = Node {
             host: String::new(),
             local_world_size: self.me.local_world_size,
@@ -411,8 +390,9 @@ impl Guest {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Action;
     use super::super::parser::Parser;
-    use super::super::roster::{Action, Roster};
+    use super::super::roster::Roster;
     use super::super::store::{ClientId, Store};
     use super::*;
     use std::collections::BTreeMap;
@@ -426,6 +406,7 @@ mod tests {
             role: "default".into(),
             run_id: "none".into(),
             launcher: "1.0.0".into(),
+            max_restarts: 0,
             script: "train.py".into(),
             token: None,
         }
@@ -438,6 +419,7 @@ mod tests {
             rank: None,
             exit_code: 7,
             message: message.into(),
+            lived: None,
         }
     }
 
@@ -565,6 +547,7 @@ mod tests {
                     Action::Set { key, value } => self.store.set(key.into(), value.into()),
                     Action::Count { key } => drop(self.store.add(key.into(), 1).unwrap()),
                     Action::Close(ClientId(id)) => self.leave(id, None),
+                    Action::Clear { kept } => self.store.clear(&kept.map(Bytes::from)),
                     Action::Tell(event) => self.events.push((HOST, event)),
                 }
                 self.store.take_changed();
@@ -582,6 +565,7 @@ mod tests {
         fn told(&mut self) -> Vec<(u64, String)> {
             let short = |event| match event {
                 Event::Ready(it) => format!("ready {}+{}", it.base, it.world_size),
+                Event::Restarting(cause) => format!("restarting: {cause}"),
                 Event::Aborted(cause) => format!("aborted: {cause}"),
                 Event::Failed(why) => format!("failed to {why}"),
                 Event::Waiting(it) | Event::Notice(it) => it,
@@ -938,5 +922,104 @@ mod tests {
         let mut guest = Guest::new(party(1, 2, 4), "main", "n".into());
         guest.connected();
         assert_eq!(guest.hear(b"\0\0\0\0\0\0\0\0"), Err(Garbled));
+    }
+
+    /// A host with 2 workers that may restart so often, and a guest with 1.
+    fn restarting(max_restarts: u16) -> Town {
+        let party = |node, workers| Party {
+            max_restarts,
+            ..party(node, 2, workers)
+        };
+        let mut town = Town::hosted_by(party(0, 2));
+        town.join(1, party(1, 1));
+        town.told();
+        town
+    }
+
+    fn failure(node: u32) -> Cause {
+        Cause {
+            lived: Some(std::time::Duration::from_secs(60)),
+            ..cause(node, "exit code 7")
+        }
+    }
+
+    #[test]
+    fn after_a_failure_all_end_and_then_all_start_again() {
+        let mut town = restarting(1);
+        town.set(9, "/worker/attempt_0/0", "address");
+        town.host(Roster::finish);
+        town.guest(1, |it| it.abort(failure(1)));
+        let restarting = "restarting: node 1 (gpu-1): exit code 7";
+        town.expect(&[(HOST, restarting), (1, restarting)]);
+        // What fails while it is being ended counts for nothing.
+        town.host(|it| it.abort(failure(0)));
+        town.host(Roster::renew);
+        town.expect(&[]);
+        assert_eq!(town.value("/worker/attempt_0/0"), Some("address"));
+        town.guest(1, Guest::renew);
+        town.expect(&[(HOST, "ready 0+3"), (1, "ready 2+3")]);
+        assert_eq!(town.value("/worker/attempt_0/0"), None);
+        assert!(town.value(JOINED).is_some());
+        town.guest(1, |it| it.abort(failure(1)));
+        let aborted = "aborted: node 1 (gpu-1): exit code 7";
+        town.expect(&[(HOST, aborted), (1, aborted), (1, "over")]);
+    }
+
+    #[test]
+    fn who_had_finished_starts_again_and_success_is_that_of_the_last_attempt() {
+        let mut town = restarting(3);
+        town.guest(1, Guest::finish);
+        town.host(|it| it.abort(failure(0)));
+        town.guest(1, Guest::renew);
+        town.host(Roster::renew);
+        town.told();
+        town.host(Roster::finish);
+        town.expect(&[]);
+        town.guest(1, Guest::finish);
+        town.expect(&[(1, "over")]);
+    }
+
+    #[test]
+    fn a_signal_or_a_lost_node_ends_a_restart() {
+        let mut town = restarting(3);
+        town.host(|it| it.abort(failure(0)));
+        town.told();
+        town.guest(1, |it| it.abort(cause(1, "stopped by SIGINT")));
+        let aborted = "aborted: node 1 (gpu-1): stopped by SIGINT";
+        town.expect(&[(HOST, aborted), (1, aborted), (1, "over")]);
+
+        let mut town = restarting(3);
+        town.host(|it| it.abort(failure(0)));
+        town.told();
+        town.leave(1, None);
+        let lost = "aborted: node 1 (gpu-1): its launcher ended before its workers had finished";
+        town.expect(&[(HOST, lost), (HOST, "over")]);
+    }
+
+    #[test]
+    fn restarts_are_as_many_on_every_node() {
+        let mut town = restarting(3);
+        town.join(2, party(1, 2, 1));
+        let told = town.told();
+        let (_, refused) = &told[0];
+        assert!(
+            refused.contains("was started with max-restarts 0"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn with_an_agent_of_torch_nothing_is_restarted() {
+        let mut town = Town::hosted_by(Party {
+            max_restarts: 3,
+            ..party(0, 2, 1)
+        });
+        let info = r#"{"role": "default", "rank": 1, "local_world_size": 1}"#;
+        town.set(9, "/none/torchelastic/role_info/1", info);
+        let told = town.told();
+        assert!(told[0].1.ends_with("; nothing is restarted"), "{told:?}");
+        town.host(|it| it.abort(failure(0)));
+        let aborted = "aborted: node 0 (gpu-0): exit code 7";
+        town.expect(&[(HOST, aborted), (HOST, "over")]);
     }
 }

@@ -1,15 +1,18 @@
 //! Node 0 at the meeting: the roster's decisions, carried out on the running store.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use super::decision::Action;
 use super::event::{Cause, Event, Party};
 use super::limits::Limits;
 use super::reminder::Reminder;
-use super::roster::{Action, Roster};
+use super::roster::Roster;
 use super::server::{Running, Server};
 use super::service::Activity;
+use super::socket::route_to;
 
 /// After a failure: how long to wait for nodes that may not be able to hear of it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -23,6 +26,8 @@ pub(crate) struct Hosting {
     reminder: Reminder,
     /// When to leave those who do not hang up.
     leaving: Option<Instant>,
+    /// Where the first node that came is.
+    guest: Option<IpAddr>,
     /// What is known from the start.
     first: Vec<Event>,
 }
@@ -44,7 +49,7 @@ impl Hosting {
             match action {
                 Action::Set { key, value } => server.set(&key, value.as_bytes()),
                 Action::Tell(event) => first.push(event),
-                Action::Count { .. } | Action::Close(_) => {}
+                Action::Count { .. } | Action::Close(_) | Action::Clear { .. } => {}
             }
         }
         Ok(Self {
@@ -54,6 +59,7 @@ impl Hosting {
             started: now,
             reminder: Reminder::from(now),
             leaving: None,
+            guest: None,
             first,
         })
     }
@@ -92,7 +98,10 @@ impl Hosting {
                     key,
                     value,
                     ..
-                } => self.roster.heard(client, &peer, &key, &value),
+                } => {
+                    self.guest = self.guest.or(peer.parse().ok());
+                    self.roster.heard(client, &peer, &key, &value)
+                }
                 Activity::Closed { client, error } => self.roster.left(client, error.as_deref()),
             };
             events.extend(self.perform(actions));
@@ -126,6 +135,18 @@ impl Hosting {
         events
     }
 
+    /// The workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self, now: Instant) -> Vec<Event> {
+        self.reminder = Reminder::from(now);
+        let actions = self.roster.renew();
+        self.perform(actions)
+    }
+
+    /// The address and the interface from which the first node that came is reached.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        route_to(self.guest?)
+    }
+
     /// Once the end is decided, does not wait for ever for the others to hang up.
     fn leave(&mut self, now: Instant) -> Vec<Event> {
         let Some(ending) = self.roster.ending() else {
@@ -153,6 +174,7 @@ impl Hosting {
                 Action::Set { key, value } => self.store.set(&key, value.as_bytes()),
                 Action::Count { key } => self.store.count(&key),
                 Action::Close(client) => self.store.close(client),
+                Action::Clear { kept } => self.store.clear(kept),
                 Action::Tell(event) => events.push(event),
             }
         }

@@ -1,6 +1,7 @@
 //! A node that is not node 0 at the meeting: the guest's words, carried over a link.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,17 @@ impl Joining {
         self.reminder = Reminder::from(now);
         self.guest.finish();
         self.say()
+    }
+
+    /// The workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self) -> Vec<Event> {
+        self.guest.renew();
+        self.say()
+    }
+
+    /// The address and the interface from which node 0 is reached.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        self.link.route()
     }
 
     fn say(&mut self) -> Vec<Event> {

@@ -54,6 +54,12 @@ impl Keys {
         [self.elastic(""), self.own("")]
     }
 
+    /// What all keys begin with that are the launchers' own, and not their workers'.
+    pub(crate) fn of_launchers(&self) -> [String; 4] {
+        let main = format!("{}/MASTER_", self.run);
+        [self.elastic(""), self.own(""), main, JOINED.into()]
+    }
+
     /// What an agent writes about itself, since torch 2.4.
     pub(crate) fn role_info(&self, node: NodeRank) -> String {
         self.elastic(format_args!("role_info/{node}"))

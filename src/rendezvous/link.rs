@@ -7,7 +7,7 @@
 //! ```
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -139,6 +139,14 @@ impl Link {
             until: now + self.pause,
         };
         self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+
+    /// The address and the interface from which node 0 is reached, while it is.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        match &self.state {
+            State::Open(stream) => route(stream),
+            _ => None,
+        }
     }
 
     /// Hangs up.

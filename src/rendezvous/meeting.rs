@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -91,6 +92,22 @@ impl Meeting {
         }
     }
 
+    /// The address and the interface from which other nodes are reached, where there are any.
+    pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
+        match &self.side {
+            Side::Host(it) => it.route(),
+            Side::Guest(it) => it.route(),
+        }
+    }
+
+    /// All workers of this node have ended, as `Event::Restarting` wants it.
+    pub(crate) fn renew(&mut self, now: Instant) -> Vec<Event> {
+        match &mut self.side {
+            Side::Host(it) => it.renew(now),
+            Side::Guest(it) => it.renew(),
+        }
+    }
+
     /// Which ranks workers wait for in the start of a process group, as a sentence; none where none does, and
     /// where the store is another's.
     pub(crate) fn absent(&self) -> Option<String> {
@@ -140,6 +157,7 @@ mod tests {
             role: "default".into(),
             run_id: "none".into(),
             launcher: "1.0.0".into(),
+            max_restarts: 0,
             script: "train.py".into(),
             token: None,
         }
@@ -228,6 +246,7 @@ mod tests {
             rank: None,
             exit_code: 7,
             message: "exit code 7".into(),
+            lived: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The table of nodes: who has come, who has finished, and how to say so.
 
-use super::event::Node;
+use super::event::{Cause, Node};
 use super::store::ClientId;
 use crate::topology::NodeRank;
 
@@ -13,6 +13,8 @@ pub(crate) struct Member {
     pub(crate) ours: bool,
     /// All its workers have ended well.
     pub(crate) finished: bool,
+    /// All its workers of the attempt that has failed have ended.
+    pub(crate) cleared: bool,
     /// Its connection has ended.
     pub(crate) gone: bool,
 }
@@ -20,12 +22,13 @@ pub(crate) struct Member {
 impl Member {
     /// A node that has just come.
     pub(crate) fn new(node: Node, client: Option<ClientId>, ours: bool) -> Self {
-        let (finished, gone) = (false, false);
+        let (finished, cleared, gone) = (false, false, false);
         Self {
             node,
             client,
             ours,
             finished,
+            cleared,
             gone,
         }
     }
@@ -67,10 +70,31 @@ impl Members {
         self.0.iter().flatten()
     }
 
+    /// All begins anew.
+    pub(crate) fn renew(&mut self) {
+        for member in self.0.iter_mut().flatten() {
+            (member.finished, member.cleared) = (false, false);
+        }
+    }
+
     /// Which node a connection belongs to.
     pub(crate) fn rank_of(&self, client: ClientId) -> Option<NodeRank> {
         let is = |it: &Option<Member>| it.as_ref().is_some_and(|it| it.client == Some(client));
         self.0.iter().position(is).map(|it| NodeRank(it as u32))
+    }
+
+    /// A cause that lies with a whole node.
+    pub(crate) fn cause(&self, node: NodeRank, message: String) -> Cause {
+        Cause {
+            node,
+            host: self
+                .member(node)
+                .map_or_else(String::new, |it| it.node.host.clone()),
+            rank: None,
+            exit_code: 1,
+            message,
+            lived: None,
+        }
     }
 
     /// Whether every place is taken.

@@ -3,6 +3,8 @@
 //! Unknown fields are ignored and a missing one makes the whole text unreadable (`None`), so that a
 //! stranger's bytes are never taken for a message.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::event::{Cause, Node, Party};
@@ -38,6 +40,7 @@ impl Party {
             "host": self.host,
             "role": self.role,
             "launcher": self.launcher,
+            "max_restarts": self.max_restarts,
             "script": self.script,
             "token": self.token,
         })
@@ -55,6 +58,7 @@ impl Party {
             role: text(&value, "role")?,
             run_id: run_id.into(),
             launcher: text(&value, "launcher")?,
+            max_restarts: u16::try_from(number(&value, "max_restarts")?).ok()?,
             script: text(&value, "script")?,
             token: text(&value, "token"),
         })
@@ -98,6 +102,8 @@ pub(crate) enum News {
     /// A sentence that says who is missing.
     Waiting(String),
     Ready(Vec<Node>),
+    /// All workers of all nodes are to be ended and started again.
+    Restarting(Cause),
     Aborted(Cause),
     /// The workers of every node have ended well.
     Done,
@@ -111,6 +117,7 @@ impl News {
             Self::Ready(nodes) => {
                 json!({"ready": nodes.iter().map(Node::to_value).collect::<Vec<_>>()})
             }
+            Self::Restarting(cause) => json!({"restarting": cause.to_value()}),
             Self::Aborted(cause) => json!({"aborted": cause.to_value()}),
             Self::Done => json!({"done": true}),
         }
@@ -130,6 +137,9 @@ impl News {
                 .collect::<Option<_>>()
                 .map(Self::Ready);
         }
+        if let Some(cause) = value.get("restarting") {
+            return Cause::from_value(cause).map(Self::Restarting);
+        }
         if let Some(cause) = value.get("aborted") {
             return Cause::from_value(cause).map(Self::Aborted);
         }
@@ -143,6 +153,8 @@ pub(crate) enum Mail {
     Failed(Cause),
     /// All workers of this node have ended well.
     Finished,
+    /// All workers of this node have ended, so that they can be started again.
+    Cleared,
 }
 
 impl Mail {
@@ -151,16 +163,20 @@ impl Mail {
         match self {
             Self::Failed(cause) => json!({"failed": cause.to_value()}).to_string(),
             Self::Finished => json!({"finished": true}).to_string(),
+            Self::Cleared => json!({"cleared": true}).to_string(),
         }
     }
 
     /// From text.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let value = parse(bytes)?;
-        match value.get("failed") {
-            Some(cause) => Cause::from_value(cause).map(Self::Failed),
-            None => value.get("finished").map(|_| Self::Finished),
+        if let Some(cause) = value.get("failed") {
+            return Cause::from_value(cause).map(Self::Failed);
         }
+        if value.get("cleared").is_some() {
+            return Some(Self::Cleared);
+        }
+        value.get("finished").map(|_| Self::Finished)
     }
 }
 
@@ -211,6 +227,7 @@ impl Cause {
             "rank": self.rank.map(|it| it.0),
             "exit_code": self.exit_code,
             "message": self.message,
+            "lived_ms": self.lived.map(|it| it.as_millis() as u64),
         })
     }
 
@@ -221,6 +238,10 @@ impl Cause {
             rank: number(value, "rank").map(GlobalRank),
             exit_code: u8::try_from(number(value, "exit_code")?).ok()?,
             message: text(value, "message")?,
+            lived: value
+                .get("lived_ms")
+                .and_then(Value::as_u64)
+                .map(Duration::from_millis),
         })
     }
 }
@@ -252,6 +273,7 @@ mod tests {
             rank: None,
             exit_code: 137,
             message: "SIGKILL \"killed\"\n".into(),
+            lived: Some(Duration::from_millis(2500)),
         }
     }
 
@@ -270,11 +292,12 @@ mod tests {
             News::Waiting("for godot".into()),
             News::Ready(vec![node()]),
             News::Aborted(cause()),
+            News::Restarting(cause()),
             News::Done,
         ] {
             assert_eq!(News::from_json(news.to_json().as_bytes()), Some(news));
         }
-        for mail in [Mail::Failed(cause()), Mail::Finished] {
+        for mail in [Mail::Failed(cause()), Mail::Finished, Mail::Cleared] {
             assert_eq!(Mail::from_json(mail.to_json().as_bytes()), Some(mail));
         }
         for verdict in [

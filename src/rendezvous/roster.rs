@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   Gathering -- every node is there --> Working -- all have finished, or --> Ending -- all know --> Over
-//!      ^  |                                         the first failure
-//!      +--+ a node leaves: wait for it again
+//!      ^  |                              ^   |      the first failure
+//!      +--+ a node leaves:      all have |   | a worker failed, and
+//!           wait for it again   ended it |   v restarts are left
+//!                                       Restarting
 //! ```
 //!
 //! The host alone decides: who may join, which ranks a node gets, and which failure is the root cause
@@ -13,29 +15,14 @@
 use std::mem::take;
 
 use super::admission::objection;
+use super::decision::{Action, Ending};
 use super::event::{Cause, Event, Node, Party, Ready, lost, ranks};
 use super::keys::{JOINED, Keys, Topic};
 use super::members::{Member, Members};
 use super::message::{Mail, News, Verdict, ranks_to_json};
+use super::retry::{Next, Retry};
 use super::store::ClientId;
 use crate::topology::NodeRank;
-
-/// What the host has to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
-    Set {
-        key: String,
-        value: String,
-    },
-    /// Raise a counter by one.
-    Count {
-        key: String,
-    },
-    /// End a client's connection.
-    Close(ClientId),
-    /// Tell the launcher of this node.
-    Tell(Event),
-}
 
 /// The host's view of the meeting.
 pub(crate) struct Roster {
@@ -44,21 +31,17 @@ pub(crate) struct Roster {
     keys: Keys,
     members: Members,
     phase: Phase,
+    retry: Retry,
     /// The number of the next piece of news.
     news: u64,
     actions: Vec<Action>,
-}
-
-/// How a run has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ending {
-    pub(crate) aborted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Gathering,
     Working,
+    Restarting,
     Ending(Ending),
     Over,
 }
@@ -72,6 +55,7 @@ impl Roster {
             members: Members::expecting(me.num_nodes),
             token,
             phase: Phase::Gathering,
+            retry: Retry::up_to(me.max_restarts),
             news: 0,
             actions: Vec::new(),
             keys,
@@ -81,7 +65,7 @@ impl Roster {
         roster.set(roster.keys.host(), roster.me.launcher.clone());
         roster.set(roster.keys.main_address(), address.into());
         roster.set(roster.keys.main_port(), port.to_string());
-        let (node, rank) = (node_of(&roster.me), roster.me.node);
+        let (node, rank) = (roster.me.as_node(), roster.me.node);
         roster.enrol(rank, node, None, true);
         let actions = take(&mut roster.actions);
         (roster, actions)
@@ -107,6 +91,7 @@ impl Roster {
                 match Mail::from_json(value) {
                     Some(Mail::Failed(cause)) => self.end(cause),
                     Some(Mail::Finished) => self.finished(rank, false),
+                    Some(Mail::Cleared) => self.cleared(rank),
                     None => {}
                 }
             }
@@ -143,6 +128,12 @@ impl Roster {
         take(&mut self.actions)
     }
 
+    /// All workers of this node have ended, so that they can be started again.
+    pub(crate) fn renew(&mut self) -> Vec<Action> {
+        self.cleared(self.me.node);
+        take(&mut self.actions)
+    }
+
     /// It is time to say what is being waited for, if anything is.
     pub(crate) fn remind(&mut self) -> Vec<Action> {
         let sentence = match self.phase {
@@ -165,7 +156,9 @@ impl Roster {
         if self.phase == Phase::Gathering {
             let message = format!("waited {seconds} s for {}", self.members.missing());
             self.tell(Event::Failed(format!("start: {message}")));
-            let cause = self.cause(self.me.node, format!("failed to start: {message}"));
+            let cause = self
+                .members
+                .cause(self.me.node, format!("failed to start: {message}"));
             self.broadcast(&News::Aborted(cause));
             self.phase = Phase::Ending(Ending { aborted: true });
             self.settle();
@@ -213,7 +206,7 @@ impl Roster {
             Some(guest) => match objection(&self.me, &guest, &self.members) {
                 Some(why) => Verdict::Refused(why),
                 None => {
-                    self.enrol(guest.node, node_of(&guest), Some(client), true);
+                    self.enrol(guest.node, guest.as_node(), Some(client), true);
                     // The news of that moment may have been that all are there: read from before it.
                     let news = self.news.saturating_sub(u64::from(!self.gathering()));
                     Verdict::Welcome {
@@ -237,8 +230,12 @@ impl Roster {
         let node = Node::from_role_info(value, peer.into());
         let why = match (node, self.members.place(rank)) {
             (Some(node), Some(None)) => {
+                let restarts = match self.me.max_restarts {
+                    0 => "",
+                    _ => "; nothing is restarted",
+                };
                 self.tell(Event::Notice(format!(
-                    "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails"
+                    "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails{restarts}"
                 )));
                 return self.enrol(rank, node, Some(client), false);
             }
@@ -316,9 +313,9 @@ impl Roster {
                     "node {rank} ({host}) has left before the start"
                 )));
             }
-            Phase::Working if !member.finished => {
+            Phase::Working | Phase::Restarting if !member.finished => {
                 member.gone = true;
-                self.end(self.cause(rank, lost(error)));
+                self.end(self.members.cause(rank, lost(error)));
             }
             _ => {
                 member.gone = true;
@@ -329,11 +326,43 @@ impl Roster {
 
     /// The first failure is the root cause; what comes later follows from it.
     fn end(&mut self, cause: Cause) {
-        if matches!(self.phase, Phase::Gathering | Phase::Working) {
-            self.phase = Phase::Ending(Ending { aborted: true });
-            self.broadcast(&News::Aborted(cause.clone()));
-            self.tell(Event::Aborted(cause));
-            self.settle();
+        let next = match self.phase {
+            Phase::Working => {
+                let told = self.members.iter().all(|it| it.ours);
+                self.retry.after(&cause, told)
+            }
+            // A worker of the attempt that is being ended anyway is not worth a word.
+            Phase::Gathering | Phase::Restarting if cause.lived.is_none() => Next::End,
+            _ => return,
+        };
+        match next {
+            Next::Restart => return self.restart(cause),
+            Next::GiveUp(why) => self.tell(Event::Notice(why)),
+            Next::End => {}
+        }
+        self.phase = Phase::Ending(Ending { aborted: true });
+        self.broadcast(&News::Aborted(cause.clone()));
+        self.tell(Event::Aborted(cause));
+        self.settle();
+    }
+
+    /// Asks every node to end its workers.
+    fn restart(&mut self, cause: Cause) {
+        self.phase = Phase::Restarting;
+        self.members.renew();
+        self.broadcast(&News::Restarting(cause.clone()));
+        self.tell(Event::Restarting(cause));
+    }
+
+    /// The workers of a node have ended; once all have, nothing of theirs may disturb the next.
+    fn cleared(&mut self, rank: NodeRank) {
+        if let (Phase::Restarting, Some(member)) = (self.phase, self.members.member_mut(rank)) {
+            member.cleared = true;
+            if self.members.iter().all(|it| it.cleared) {
+                let kept = self.keys.of_launchers();
+                self.actions.push(Action::Clear { kept });
+                self.begin();
+            }
         }
     }
 
@@ -350,17 +379,6 @@ impl Roster {
         }
     }
 
-    fn cause(&self, node: NodeRank, message: String) -> Cause {
-        let member = self.members.member(node);
-        Cause {
-            node,
-            host: member.map_or_else(String::new, |it| it.node.host.clone()),
-            rank: None,
-            exit_code: 1,
-            message,
-        }
-    }
-
     fn broadcast(&mut self, news: &News) {
         let key = self.keys.news(&self.token, self.news);
         self.news += 1;
@@ -373,13 +391,5 @@ impl Roster {
 
     fn tell(&mut self, event: Event) {
         self.actions.push(Action::Tell(event));
-    }
-}
-
-fn node_of(party: &Party) -> Node {
-    Node {
-        host: party.host.clone(),
-        local_world_size: party.local_world_size,
-        role: party.role.clone(),
     }
 }

@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::absent::sentence;
+use super::protocol::Bytes;
 use super::service::{Activity, Client, Order, Service};
 use super::socket::{BindError, listen_on, local_port};
 use super::store::{ClientId, Store};
@@ -108,7 +109,12 @@ impl Running {
         self.order(Order::Close(client));
     }
 
-    /// The value of a key.
+    /// Forgets everything but what is stored under keys that begin with one of `kept`.
+    pub(crate) fn clear(&self, kept: impl IntoIterator<Item = String>) {
+        let kept = kept.into_iter().map(Bytes::from);
+        self.order(Order::Clear(kept.collect()));
+    }
+
     /// Everybody who is connected.
     pub(crate) fn clients(&self) -> Vec<Client> {
         self.ask(Order::Clients)

@@ -62,6 +62,8 @@ pub(crate) enum Order {
     Set(Bytes, Bytes),
     Count(Bytes),
     Close(ClientId),
+    /// Forget all but what begins so.
+    Clear(Vec<Bytes>),
     Clients(Sender<Vec<Client>>),
     Stop,
 }
@@ -291,6 +293,7 @@ impl Service {
                 // A counter that holds no number is some client's doing, and its business.
                 Order::Count(key) => drop(self.store.add(key, 1)),
                 Order::Close(ClientId(id)) => self.close(id, End::Closed),
+                Order::Clear(kept) => self.store.clear(&kept),
                 Order::Clients(reply) => answer(&reply, self.census()),
                 Order::Stop => return ControlFlow::Break(()),
             }

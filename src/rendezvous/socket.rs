@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -130,6 +130,18 @@ pub(crate) fn route(fd: impl AsFd) -> Option<(IpAddr, String)> {
     let has_it = |it: &InterfaceAddress| it.address.as_ref().and_then(ip_of) == Some(ip);
     let interface = getifaddrs().ok()?.find(has_it)?;
     Some((ip, interface.interface_name))
+}
+
+/// The same for a machine that nothing is sent to: connecting a UDP socket sends no packet (udp(7)).
+pub(crate) fn route_to(ip: IpAddr) -> Option<(IpAddr, String)> {
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Discard's port; any will do.
+    socket.connect((ip, 9)).ok()?;
+    route(&socket)
 }
 
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {

@@ -125,6 +125,13 @@ impl Store {
         keys.iter().filter(waits).cloned().collect()
     }
 
+    /// Forgets all values and queues but those whose keys begin with one of `kept`.
+    pub(crate) fn clear(&mut self, kept: &[Bytes]) {
+        let keep = |key: &Bytes| kept.iter().any(|it| key.starts_with(it));
+        self.values.retain(|key, _| keep(key));
+        self.queues.retain(|key, _| keep(key));
+    }
+
     /// The value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice)

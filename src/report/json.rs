@@ -36,6 +36,10 @@ impl Frame<'_> {
                 now,
                 json!({"event": "failed_elsewhere", "text": cause.to_string()}),
             ),
+            Told::Restarting(cause) => (
+                now,
+                json!({"event": "restarting", "text": cause.to_string()}),
+            ),
         };
         Some(self.stamped(body, at))
     }

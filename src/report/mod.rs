@@ -1,6 +1,7 @@
 //! What a person gets to read: the launcher's own lines while it runs, and the summary of a failure.
 
 mod line;
+mod attempt;
 mod cause;
 mod exception;
 mod hints;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use super::attempt::failed_attempt;
 use super::cause::{Memory, bytes};
 use super::clues::{Baseline, shared_memory};
 use super::files::Files;
@@ -37,6 +38,8 @@ pub(crate) struct Reporter<'a> {
     /// /dev/shm at that time.
     shared_memory: Option<Memory>,
     left: Vec<Pid>,
+    /// How many have failed and were followed by another.
+    attempts: usize,
     /// Workers that run, and ranks of those that have ended.
     running: BTreeMap<LocalRank, Pid>,
     ended: Vec<u32>,
@@ -57,6 +60,7 @@ impl<'a> Reporter<'a> {
             failure: None,
             shared_memory: None,
             left: Vec::new(),
+            attempts: 0,
             running: BTreeMap::new(),
             ended: Vec::new(),
             files: None,
@@ -114,6 +118,14 @@ impl<'a> Reporter<'a> {
                 self.voice.say(&format!("fabric: {text}\n"))
             }
             Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Restarting(cause) => {
+                (self.failure, self.shared_memory) = (None, None);
+                self.left.clear();
+                self.ended.clear();
+                self.attempts += 1;
+                let failed = failed_attempt(self.attempts, self.plan, cause);
+                complain(&format!("fabric: {failed}; all workers start again\n"));
+            }
             Told::Elsewhere(cause) => {
                 self.voice.say(&format!(
                     "fabric: {cause}; ending the workers of this node\n"

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::attempt::failed_attempt;
 use super::cause::{Clues, explain};
 use super::exception::exception;
 use super::fates::{fates, lived};
@@ -61,6 +62,7 @@ impl Summary<'_> {
         if let Some((rank, end)) = root_cause {
             self.root_cause(&mut text, rank, end);
         }
+        self.earlier(&mut text);
         self.others(&mut text);
         self.stuck(&mut text);
         if let Some((rank, _)) = root_cause {
@@ -114,6 +116,20 @@ impl Summary<'_> {
         self.row(text, "", &format!("{} after {lived}, at {at}", end.status));
         if let Some(meaning) = explain(end.status, &self.clues) {
             self.row(text, "", &meaning);
+        }
+    }
+
+    /// What ended the attempts before this one.
+    fn earlier(&self, text: &mut String) {
+        let mut label = "earlier";
+        for (number, cause) in (1..).zip(&self.outcome.earlier) {
+            let failed = failed_attempt(number, self.plan, cause);
+            self.row(
+                text,
+                label,
+                &harmless(&shortened(&failed, 2 * (WIDTH - LABEL))),
+            );
+            label = "";
         }
     }
 

@@ -26,3 +26,6 @@ mod relay;
 mod output;
 mod powers;
 mod link;
+mod nodes;
+mod hosts;
+mod restarts;

@@ -1,0 +1,20 @@
+//! What the launcher says as it happens.
+
+use super::message::Stamped;
+use crate::rendezvous::Cause;
+
+/// What whoever reports is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Event(Stamped),
+    /// A sentence on what is being waited for.
+    Waiting(String),
+    /// A sentence that people should read once.
+    Notice(String),
+    /// Every node is there; the global rank of our first worker.
+    Ready(u32),
+    /// This attempt has failed, and all workers start again.
+    Restarting(Cause),
+    /// The root cause, where it lies on another node.
+    Elsewhere(Cause),
+}
