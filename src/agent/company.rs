@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::error_file;
 use super::event::Why;
+use super::limits::refused;
 use super::message::Command;
 use super::outcome::{Exit, Outcome, TIMED_OUT};
 use super::private;
@@ -61,6 +62,7 @@ impl<'a> Company<'a> {
             Some(server) => Meeting::host(server, party(plan), address, limits, now),
             None => Meeting::join(address, port, party(plan), limits, now),
         };
+        let meeting = meeting.map_err(refused);
         let meeting = meeting.context("failed to set up the meeting of the nodes")?;
         let world = World {
             attempt: 0,

@@ -113,6 +113,7 @@ impl<'a> Guardian<'a> {
             self.see_deaths();
             self.start_next();
             self.input(Input::Tick);
+            self.see_what_remains();
         }
         while !self.launcher_gone && !self.unsent.is_empty() {
             self.wait();
@@ -252,6 +253,10 @@ impl<'a> Guardian<'a> {
         while let Found::Dead(pid, status) = peek(Which::Any) {
             self.see_death(pid, status);
         }
+    }
+
+    /// The last step of every turn: whatever ended the last worker, or kept the first from starting.
+    fn see_what_remains(&mut self) {
         if self.policy.all_ended() {
             self.input(Input::Remaining(peek(Which::Any) != Found::Nobody));
         }

@@ -1,5 +1,7 @@
 //! What the kernel's refusals mean: which limit was met, how high it is, and what raises it.
 
+use std::io;
+
 use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
@@ -8,31 +10,44 @@ use super::cgroup::Cgroup;
 /// The system's words for an error number, and the limit behind it where one can be told:
 /// `Too many open files (at most 64: ulimit -n)`.
 pub(crate) fn explained(errno: i32) -> String {
-    let errno = Errno::from_raw(errno);
-    let limits = match errno {
-        Errno::EAGAIN => vec![processes(), group_processes()],
-        Errno::ENOMEM => vec![limit(
-            Resource::RLIMIT_AS,
-            1024,
-            "KiB of addresses for a process: `ulimit -v`",
-        )],
-        Errno::EMFILE => vec![limit(
-            Resource::RLIMIT_NOFILE,
-            1,
-            "for a process: `ulimit -n`",
-        )],
-        Errno::E2BIG => vec![limit(
-            Resource::RLIMIT_STACK,
-            4 * 1024,
-            "KiB of arguments and environment, a quarter of `ulimit -s`, and 128 KiB of each",
-        )],
+    let words = io::Error::from_raw_os_error(errno).to_string();
+    let words = words.split(" (os error").next().unwrap_or_default();
+    let limits = match Errno::from_raw(errno) {
+        // Threads whose stack finds no room are refused like this as well (pthread_create(3)).
+        Errno::EAGAIN => vec![processes(), group_processes(), addresses()],
+        Errno::ENOMEM => vec![addresses()],
+        Errno::EMFILE => vec![files()],
+        Errno::E2BIG => vec![arguments()],
         _ => Vec::new(),
     };
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     match limits.is_empty() {
-        true => errno.desc().to_owned(),
-        false => format!("{} ({})", errno.desc(), limits.join("; ")),
+        true => words.to_owned(),
+        false => format!("{words} ({})", limits.join("; ")),
     }
+}
+
+/// The system's refusal with the limit behind it.
+pub(crate) fn refused(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error() {
+        Some(errno) => anyhow::anyhow!(explained(errno)),
+        None => error.into(),
+    }
+}
+
+fn addresses() -> Option<String> {
+    let what = "KiB of addresses for a process: `ulimit -v`";
+    limit(Resource::RLIMIT_AS, 1024, what)
+}
+
+fn files() -> Option<String> {
+    limit(Resource::RLIMIT_NOFILE, 1, "for a process: `ulimit -n`")
+}
+
+/// execve(2), "Limits on size of arguments and environment".
+fn arguments() -> Option<String> {
+    let what = "KiB of arguments and environment, a quarter of `ulimit -s`, and 128 KiB of each";
+    limit(Resource::RLIMIT_STACK, 4 * 1024, what)
 }
 
 /// Root may have any number (setrlimit(2)).

@@ -18,6 +18,10 @@
 mod event;
 mod notice;
 mod policy;
+#[cfg(test)]
+mod stories;
+#[cfg(test)]
+mod orders;
 mod message;
 mod error_file;
 mod outcome;

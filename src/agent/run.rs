@@ -11,7 +11,7 @@ use super::company::Company;
 use super::error_file;
 use super::guardian::Birth;
 use super::launcher::{Launcher, strangers};
-use super::limits;
+use super::limits::refused;
 use super::linux;
 use super::outcome::Outcome;
 use super::private::{self, PrivateDir};
@@ -108,15 +108,6 @@ fn no_guardian(error: io::Error, plan: &Plan) -> Error {
                 user.max_user_namespaces), or leave the option away";
     let reason = refused(error);
     anyhow!("failed to make a PID namespace (--isolate pid): {reason}\n{hint}")
-}
-
-/// The system's refusal with the limit behind it.
-fn refused(error: impl Into<io::Error>) -> Error {
-    let error = error.into();
-    match error.raw_os_error() {
-        Some(errno) => anyhow!(limits::explained(errno)),
-        None => error.into(),
-    }
 }
 
 /// A launcher around us reads its own error file: it gets the root cause's, as from torch's launcher.

@@ -2,12 +2,14 @@
 
 use std::io::{IoSliceMut, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::poll;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
-    recvmsg, send, setsockopt, socketpair, sockopt,
+    AddressFamily, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr,
+    UnixCredentials, recvmsg, send, setsockopt, shutdown, socketpair, sockopt,
 };
 use nix::unistd::{ForkResult, fork};
 
@@ -19,8 +21,11 @@ use super::linux;
 use super::message::{Command, SIZE, Stamped};
 use super::private;
 use super::signals;
-use super::wait;
+use super::wait::{self, Found, Which};
 use crate::status::Signal;
+
+/// How long a guardian that has nothing to do may take to end.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A guardian that was started.
 pub(crate) struct Ward {
@@ -132,6 +137,18 @@ impl Ward {
             *pid = sender;
         }
         Heard::Event(stamped, ends)
+    }
+}
+
+/// Where something fails before there is anything to watch, the guardian shall not outlive us: it ends when
+/// it hears no more from us. After a run it has been reaped, and there is nothing to wait for.
+impl Drop for Ward {
+    fn drop(&mut self) {
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Write);
+        let deadline = Instant::now() + GOODBYE;
+        while wait::reap(Which::One(self.pid)) == Found::Alive && Instant::now() < deadline {
+            let _ = poll(&mut [], 1u8);
+        }
     }
 }
 

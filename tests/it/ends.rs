@@ -178,13 +178,10 @@ fn unread(options: &[&str], words: &[&str]) -> (Running, OwnedFd) {
     let run = Fabric::run().args(options).args(["--devices", "2"]);
     let ready = format!("ready={}", run.scratch().display());
     let run = run.actor([&ready]).args(words);
-    (
-        run.with(|it| {
-            it.stderr(Stdio::from(writer));
-        })
-        .start(),
-        reader,
-    )
+    let run = run.with(|it| {
+        it.stderr(Stdio::from(writer));
+    });
+    (run.start(), reader)
 }
 
 #[test]

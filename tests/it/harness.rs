@@ -132,6 +132,11 @@ impl Fabric {
         self
     }
 
+    pub(crate) fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     pub(crate) fn cwd(mut self, path: impl AsRef<Path>) -> Self {
         self.command.current_dir(path);
         self
@@ -272,6 +277,11 @@ impl Running {
             took,
             scratch,
         }
+    }
+
+    /// The launcher's end, if it has come.
+    pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Waits for the launcher's own end only.

@@ -15,6 +15,8 @@ mod failure;
 mod orphans;
 mod signals;
 mod ends;
+mod scarce;
+mod chaos;
 mod hostlist;
 mod cluster_engines;
 mod ports;
