@@ -63,7 +63,8 @@ fn a_guardian_that_a_debugger_holds_is_not_waited_for() {
     run.signal(Signal::SIGTERM);
     assert_eq!(run.wait().code(), Some(137));
     let took = before.elapsed();
-    assert!((10.0..18.0).contains(&took.as_secs_f64()), "{took:?}");
+    // Several bounded waits one after the other; the debugger would have held it for ever.
+    assert!((10.0..30.0).contains(&took.as_secs_f64()), "{took:?}");
     end(debugger);
     run.finish()
         .expect_said(&["the guardian process died: SIGKILL"]);
