@@ -349,8 +349,11 @@ fn as_the_first_process_it_ends_on_a_term_that_comes_early() {
         let run = run.args(["--shutdown-timeout", "0.2"]);
         let run = run.actor(["deaf"]).start();
         let first = first(&run);
-        wait_until("it is the launcher", || {
-            fs::read_to_string(format!("/proc/{first}/comm")).unwrap_or_default() != "sh\n"
+        // Before its first instructions nothing can be done about that rule.
+        wait_until("it keeps signals waiting", || {
+            let status = fs::read_to_string(format!("/proc/{first}/status")).unwrap_or_default();
+            let blocked = status.lines().find_map(|it| it.strip_prefix("SigBlk:"));
+            blocked.is_some_and(|it| it.contains(|it| ('1'..='f').contains(&it)))
         });
         let then = Instant::now() + Duration::from_micros(200 * moment);
         while Instant::now() < then {}
