@@ -12,13 +12,14 @@ from pathlib import Path
 from ready import announce, sleep_for_ever
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-notes = Path(sys.argv[1], os.environ["RANK"] + ".signals").open("a", buffering=1)
+# A descriptor and no file object: a handler may be interrupted by the next one in the middle of its write.
+notes = os.open(Path(sys.argv[1], os.environ["RANK"] + ".signals"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def note(number, _frame):
     real_time = number - signal.SIGRTMIN
     name = signal.Signals(number).name if real_time < 0 else f"SIGRTMIN+{real_time}"
-    notes.write(f"{name} {time.monotonic():.6f}\n")
+    os.write(notes, f"{name} {time.monotonic():.6f}\n".encode())
     if number in ENDING and "--stay" not in sys.argv:
         sys.exit(0)
 
