@@ -127,7 +127,30 @@ impl Round {
         for _ in 0..dice.below(3) {
             round.attack(dice);
         }
+        if !round.options.contains(&"--isolate".to_owned()) {
+            round.spare_one();
+        }
         round
+    }
+
+    /// Launcher or guardian must be there to clean up after the other, as the README says: once one of them has
+    /// been killed, the other is neither killed nor stopped.
+    fn spare_one(&mut self) {
+        let (mut no_launcher, mut no_guardian) = (false, false);
+        self.attacks.retain(|it| {
+            let kills = it.signals.contains(&KILL);
+            let bars = kills || it.signals.contains(&STOP);
+            let on_launcher = matches!(it.target, Target::Launcher);
+            let spared = bars
+                && if on_launcher {
+                    no_guardian
+                } else {
+                    no_launcher
+                };
+            no_launcher |= kills && on_launcher;
+            no_guardian |= kills && !on_launcher;
+            !spared
+        });
     }
 
     fn word(&mut self, word: impl Into<String>) {
