@@ -63,7 +63,7 @@ fn a_guardian_that_a_debugger_holds_is_not_waited_for() {
     run.signal(Signal::SIGTERM);
     assert_eq!(run.wait().code(), Some(137));
     let took = before.elapsed();
-    assert!((10.0..18.0).contains(&took.as_secs_f64()), "{took:?}");
+    assert!((10.0..30.0).contains(&took.as_secs_f64()), "{took:?}");
     end(debugger);
     run.finish()
         .expect_said(&["the guardian process died: SIGKILL"]);
@@ -217,13 +217,14 @@ fn a_report_that_nobody_reads_delays_no_signal() {
     run.signal(Signal::SIGINT);
     wait_until("all have been killed", || !alive(guardian));
     assert!(first.elapsed() < Duration::from_secs(15));
-    // All is done, and so a further signal ends the launcher as it does any program.
+    // All is done, and so a further signal ends the launcher: it gives the report up, or dies as any program.
     wait_until("a signal ends it", || {
         run.signal(Signal::SIGINT);
         !alive(run.pid().as_raw())
     });
     drop(reader);
-    run.finish().expect_code(-2);
+    let code = run.finish().code();
+    assert!([137, -2].contains(&code), "{code}");
 }
 
 #[test]
