@@ -288,6 +288,7 @@ fn events_come_as_they_happen_and_the_report_in_the_end() {
 import os, sys, time
 from pathlib import Path
 print('a line'); print('another', file=sys.stderr)
+Path(__file__).with_name(os.environ['RANK'] + '.ready').touch()
 while not Path(__file__).with_name('go').exists(): time.sleep(0.002)
 if os.environ['RANK'] == '1': raise ValueError('boom')
 ";
@@ -312,6 +313,7 @@ if os.environ['RANK'] == '1': raise ValueError('boom')
     wait_until("both starts are told", || {
         names() == ["joined", "started", "started"]
     });
+    running.ready(2);
     fs::write(running.scratch().join("go"), "").unwrap();
     let done = running.finish().expect_code(1);
     let names = names();
