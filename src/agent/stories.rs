@@ -155,8 +155,8 @@ fn exit_code_0_is_no_failure_however_early() {
     let story = Story::running(2)
         .exits(0, OK)
         .expect(&[exited(0, OK, false)]);
-    let uneven = Action::Tell(Event::Uneven);
-    let story = story.at(3_600_000).expect(&[uneven]);
+    // Worth a word, no more.
+    let story = story.at(3_600_000).expect(&[Action::Tell(Event::Uneven)]);
     let story = story.exits(1, OK).expect(&[exited(1, OK, false)]);
     story.then(Input::Remaining(false)).expect(&[DONE]).done();
 }

@@ -63,6 +63,7 @@ fn a_guardian_that_a_debugger_holds_is_not_waited_for() {
     run.signal(Signal::SIGTERM);
     assert_eq!(run.wait().code(), Some(137));
     let took = before.elapsed();
+    // Several bounded waits one after the other; the debugger would have held it for ever.
     assert!((10.0..30.0).contains(&took.as_secs_f64()), "{took:?}");
     end(debugger);
     run.finish()
@@ -217,14 +218,13 @@ fn a_report_that_nobody_reads_delays_no_signal() {
     run.signal(Signal::SIGINT);
     wait_until("all have been killed", || !alive(guardian));
     assert!(first.elapsed() < Duration::from_secs(15));
-    // All is done, and so a further signal ends the launcher: it gives the report up, or dies as any program.
+    // All is done but for what nobody reads, which a further signal gives up.
     wait_until("a signal ends it", || {
         run.signal(Signal::SIGINT);
         !alive(run.pid().as_raw())
     });
     drop(reader);
-    let code = run.finish().code();
-    assert!([137, -2].contains(&code), "{code}");
+    run.finish().expect_code(137);
 }
 
 #[test]

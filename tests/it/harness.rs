@@ -485,7 +485,8 @@ impl Mark {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Self {
-            text: format!("{}-{count}", std::process::id()),
+            // The number of a process comes back, and what an aborted run left may still bear it.
+            text: format!("{}-{count}-{:?}", std::process::id(), Instant::now()).replace(' ', ""),
             strangers: RefCell::default(),
         }
     }

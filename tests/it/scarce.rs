@@ -17,7 +17,11 @@ const SOMEBODY: u32 = 54_321;
 
 /// The launcher and an actor where any user can reach them.
 fn public() -> (TempDir, PathBuf, PathBuf) {
-    let folder = TempDir::new().unwrap();
+    copied(TempDir::new().unwrap())
+}
+
+/// The launcher, an actor and its script in this folder.
+fn copied(folder: TempDir) -> (TempDir, PathBuf, PathBuf) {
     let copy = |from: &Path| {
         let to = folder.path().join(from.file_name().unwrap());
         fs::copy(from, &to).unwrap();
@@ -128,13 +132,19 @@ fn too_little_memory_is_an_error_and_no_crash() {
             );
         }
     }
-    // 127 is the dynamic loader's, which did not find room for the C library.
-    assert!(codes.iter().all(|it| [0, 1, 127].contains(it)), "{codes:?}");
+    // Below the size of the program the kernel ends it before its first instruction. 127 is the dynamic
+    // loader's, which did not find room for the C library.
+    let mut own = codes.iter().skip_while(|it| **it == -libc::SIGSEGV);
+    assert!(own.all(|it| [0, 1, 127].contains(it)), "{codes:?}");
     assert_eq!(codes.last(), Some(&0));
 }
 
 /// A run in a mount namespace of its own, where `setup` has been done.
 fn mounted(setup: &str) -> Fabric {
+    mounted_for(env!("CARGO_BIN_EXE_fabric"), setup)
+}
+
+fn mounted_for(fabric: &str, setup: &str) -> Fabric {
     let script = format!("{setup} && exec \"$@\"");
     let words = [
         "--user",
@@ -146,7 +156,7 @@ fn mounted(setup: &str) -> Fabric {
         "sh",
     ];
     let run = Fabric::through("unshare", &words);
-    run.args([env!("CARGO_BIN_EXE_fabric"), "run", "--devices", "2"])
+    run.args([fabric, "run", "--devices", "2"])
 }
 
 #[test]
@@ -173,13 +183,14 @@ fn a_full_disk_costs_the_error_files_only() {
 fn without_any_place_for_temporary_files_it_runs() {
     let hide = "for it in /tmp /var/tmp /usr/tmp; do \
                 [ ! -d $it ] || mount -t tmpfs -o ro none $it; done";
-    let actor = actor().to_str().unwrap();
-    // The test's own files may lie there.
-    if actor.starts_with("/tmp") || actor.starts_with("/var/tmp") {
-        panic!("run the tests from a folder that is not below /tmp");
-    }
-    let run = mounted(hide).env_remove("TMPDIR").cwd("/");
-    run.actor(["exit=0"]).finish().expect_code(0);
+    // Where the tests lie may be hidden, too.
+    let (folder, fabric, actor) = copied(TempDir::new_in("/dev/shm").unwrap());
+    let run = mounted_for(fabric.to_str().unwrap(), hide)
+        .env_remove("TMPDIR")
+        .cwd("/");
+    let run = run.args(["--main-port", "0", "--python"]).arg(actor);
+    let run = run.arg(folder.path().join("actor.c")).arg("exit=0");
+    run.finish().expect_code(0);
 }
 
 #[test]
