@@ -1,5 +1,10 @@
 //! `fabric`: starts one training process per device and watches over them.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "fabric runs on Linux only: what it needs of Linux, and what could take its place, is listed in src/agent/mod.rs"
+);
+
 mod status;
 mod topology;
 mod source;

@@ -42,30 +42,40 @@ impl Cgroup {
         numbers.filter(|it| *it < 1 << 62).min()
     }
 
-    /// `lines` are `0::/path` for version 2 and `N:memory:/path` for version 1.
+    /// `lines` are `0::/path` for version 2 and `N:memory:/path` for version 1, which wins where it has the
+    /// controller; on some machines both are mounted.
     fn find(lines: &str, root: &Path, controller: &str) -> Option<Self> {
-        let path = |wanted: &dyn Fn(&str) -> bool| {
-            lines.lines().find_map(|line| {
-                let mut parts = line.splitn(3, ':').skip(1);
-                parts.next().filter(|it| wanted(it))?;
-                parts.next().map(|it| it.trim_start_matches('/').to_owned())
-            })
+        let first = path_of(lines, |it| it.split(',').any(|it| it == controller));
+        let first = first.and_then(|it| Self::at(&root.join(controller), it, None));
+        let second = || {
+            let marker = format!("{controller}.max");
+            Self::at(root, path_of(lines, str::is_empty)?, Some(&marker))
         };
-        let (path, top, unified) = match path(&|it| it.split(',').any(|it| it == controller)) {
-            Some(path) => (path, root.join(controller), false),
-            None => (path(&str::is_empty)?, root.to_owned(), true),
-        };
-        // In a container the path may be the host's, and the group itself is mounted at the top.
-        let mut candidates = [top.join(path), top.clone()].into_iter();
-        let marker = format!("{controller}.max");
-        let folder =
-            candidates.find(|it| it.is_dir() && (!unified || it.join(&marker).exists()))?;
+        first.or_else(second)
+    }
+
+    /// In a container the path may be the host's, and the group itself is mounted at the top.
+    fn at(top: &Path, path: &str, marker: Option<&str>) -> Option<Self> {
+        let is_group =
+            |it: &PathBuf| it.is_dir() && marker.is_none_or(|marker| it.join(marker).exists());
+        let folder = [top.join(path), top.to_owned()]
+            .into_iter()
+            .find(is_group)?;
         Some(Self {
             folder,
-            top,
-            unified,
+            top: top.to_owned(),
+            unified: marker.is_some(),
         })
     }
+}
+
+/// The path in the line with the controllers that are wanted.
+fn path_of(lines: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
+    lines.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        parts.next().filter(|it| wanted(it))?;
+        parts.next().map(|it| it.trim_start_matches('/'))
+    })
 }
 
 #[cfg(test)]
@@ -106,6 +116,9 @@ mod tests {
         let found = Cgroup::find(lines, root.path(), "memory").unwrap();
         assert!(!found.unified);
         assert_eq!(found.least("memory.limit_in_bytes"), None);
+        // It may be in use and yet not be mounted here.
+        let root = tree(&[("memory.max", "64")]);
+        assert!(Cgroup::find(lines, root.path(), "memory").unwrap().unified);
     }
 
     #[test]

@@ -154,7 +154,9 @@ impl Launcher<'_> {
                 until_first([self.company.timeout(), until.map(from_now)]),
             );
             while let Some(signal) = self.inbox.next() {
-                if self.company.handles(signal) && self.outcome.why.is_none() {
+                if signal == Signal::CHLD {
+                    self.reap_orphans();
+                } else if self.company.handles(signal) && self.outcome.why.is_none() {
                     self.outcome.why = Some(Why::Signal(signal));
                     self.company.stop(&self.outcome);
                 }

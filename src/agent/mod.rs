@@ -14,6 +14,24 @@
 //! What to do is decided in [`policy`], a pure function; the guardian feeds it and obeys. The launcher may
 //! wait for a terminal or a network, the guardian never waits for either, so a failed worker's siblings hear
 //! of it within a fraction of a millisecond whatever the launcher is doing.
+//!
+//! # What is Linux's
+//!
+//! `policy`, `outcome`, `message` and what they decide are plain computation. The rest rests on Linux in a few
+//! places, each in a file of its own. This is what would take their place on another Unix; nothing of it is
+//! written, since nothing of it could be tried here.
+//!
+//! | file | rests on | elsewhere |
+//! |---|---|---|
+//! | `linux` | child subreaper | process groups and sessions only: who leaves them is not found |
+//! | | parent-death signal | a pipe that the guardian holds; workers of a killed guardian live on |
+//! | | pidfd | kill(2) after a look at the start time |
+//! | | close_range | one by one |
+//! | `descendants` | /proc | `sysctl` with KERN_PROC |
+//! | `signals` | signalfd | a handler that writes to a pipe |
+//! | `spawn` | clone with VM and VFORK | posix_spawn(3) with POSIX_SPAWN_SETSID |
+//! | `guardian`, `ward` | SOCK_SEQPACKET, ppoll | SOCK_STREAM, for records have one size; poll(2) |
+//! | `isolate`, `cgroup` | namespaces, cgroups | refused; no clue |
 
 mod event;
 mod notice;

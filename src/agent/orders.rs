@@ -1,6 +1,6 @@
 //! Any order of events whatever: the policy meets a small world at random and must keep its promises.
 //!
-//! `PROPTEST_CASES=100000 cargo test orders` tries as many as one has time for.
+//! `PROPTEST_CASES=1000000 cargo test --release orders` tries as many as one has time for.
 
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use crate::plan::Settings;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
 
+/// Orders that are tried each time, of up to 60 events.
+const CASES: u32 = 3_000;
 /// More moves of the guardian than any run needs once nothing happens to it any more.
 const ENOUGH: usize = 2_000;
 /// From the hard stop until a run is given up, see the policy.
@@ -315,7 +317,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: ProptestConfig::default().cases * 64,
+        cases: CASES,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

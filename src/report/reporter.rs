@@ -117,7 +117,11 @@ impl<'a> Reporter<'a> {
             Told::Waiting(text) | Told::Notice(text) => {
                 self.voice.say(&format!("fabric: {text}\n"))
             }
-            Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Ready(first_rank) => {
+                self.first_rank = *first_rank;
+                // Beside the starts of the workers, which have yet to need memory.
+                self.baseline = Baseline::take();
+            }
             Told::Restarting(cause) => {
                 (self.failure, self.shared_memory) = (None, None);
                 self.left.clear();
@@ -139,10 +143,6 @@ impl<'a> Reporter<'a> {
             Event::Started { worker, pid } => {
                 tracing::debug!("rank {} started as pid {pid}", self.global(worker));
                 self.running.insert(worker, pid);
-                if worker == LocalRank(0) {
-                    // Workers take a while to need memory; this is time they do not wait for.
-                    self.baseline = Baseline::take();
-                }
             }
             Event::Exited {
                 worker,

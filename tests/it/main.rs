@@ -12,6 +12,7 @@ mod exports;
 mod launch;
 mod peer_env;
 mod failure;
+mod causes;
 mod orphans;
 mod signals;
 mod ends;

@@ -114,7 +114,7 @@ fn too_few_descriptors_are_named_with_their_limit() {
 #[test]
 fn too_little_memory_is_an_error_and_no_crash() {
     let mut codes = Vec::new();
-    for mebibytes in [12_u64, 16, 24, 48, 96, 200] {
+    for mebibytes in [16_u64, 24, 48, 96, 200] {
         let run = Fabric::run().args(["--devices", "2"]).with(move |it| {
             let bytes = mebibytes << 20;
             before_exec(it, move || {

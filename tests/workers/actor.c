@@ -117,6 +117,11 @@ static void flood(long lines) {
     }
 }
 
+static void grow(long mebibytes) {
+    volatile char *memory = malloc(mebibytes << 20);
+    for (long at = 0; at < mebibytes << 20; at += 4096) memory[at] = 1;
+}
+
 static void trace(pid_t pid) {
     if (ptrace(PTRACE_SEIZE, pid, 0, 0) || ptrace(PTRACE_INTERRUPT, pid, 0, 0)) abort();
 }
@@ -130,7 +135,7 @@ static void act(const char *word, const char *value) {
     if (!strcmp(word, "flood")) return flood(number);
     if (!strcmp(word, "trace")) return trace(number);
     if (!strcmp(word, "kill")) { raise(number); return; }
-    if (!strcmp(word, "grow")) { memset(malloc(number << 20), 1, number << 20); return; }
+    if (!strcmp(word, "grow")) return grow(number);
     if (!strcmp(word, "mark")) { mark = open(value, O_WRONLY | O_CREAT | O_CLOEXEC, 0644); return; }
     if (!strcmp(word, "note")) { note = create(value, "term"); signal(SIGTERM, on_term); return; }
     if (!strcmp(word, "exit")) {
