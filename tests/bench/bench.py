@@ -12,6 +12,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import rivals
@@ -20,6 +21,9 @@ from launch import Launch, cost
 HERE = os.path.dirname(os.path.abspath(__file__))
 IDLE_SECONDS = 2.0
 FAILED = 8  # workers, of which one fails
+WRITTEN = 512 << 20  # bytes that all workers write together
+PRINTED = 100_000  # lines that all workers print together
+PROGRAMS = ("fabric", "instant", "worker", "writer", "launcher")
 
 
 def start(launcher, programs):
@@ -62,17 +66,13 @@ def failure(launcher, programs):
 def idle(launcher, programs):
     """Workers that wait; the launcher is all processes that are not workers."""
     with Launch(launcher.command(FAILED, programs["worker"]), os.environ) as it:
-        it.until_started(FAILED)
-        time.sleep(0.3)
-        pids = [it.pid, *it.below()]
+        pids = settled(it, FAILED)
         before = cost(pids)
         time.sleep(IDLE_SECONDS)
         after = cost(pids)
-        for pid in it.workers:
-            os.kill(pid, signal.SIGUSR2)
-        it.until_gone()
+        dismiss(it)
         return {
-            "peak RSS, MiB": after["rss"] / 1024,
+            "peak RSS, MiB": after["peak"] / 1024,
             "PSS, MiB": after["pss"] / 1024,
             "processes": len(pids),
             "CPU, ms/s": (after["cpu"] - before["cpu"]) / 1e6 / IDLE_SECONDS,
@@ -80,8 +80,55 @@ def idle(launcher, programs):
         }
 
 
-def store(command):
+def memory(launcher, programs, workers):
+    """Workers that have printed a line and wait."""
+    with Launch(launcher.command(workers, programs["worker"]), os.environ) as it:
+        held = cost(settled(it, workers))
+        dismiss(it)
+        return {f"{workers}: RSS": held["rss"], f"{workers}: PSS": held["pss"]}
+
+
+def settled(it, workers):
+    """The launcher's processes, once there is nothing more to be done for these workers."""
+    it.until_started(workers)
+    it.until(lambda: it.output.count(b"line") == workers, "all lines have come")
+    time.sleep(0.3)
+    return [it.pid, *it.below()]
+
+
+def dismiss(it):
+    for pid in it.workers:
+        os.kill(pid, signal.SIGUSR2)
+    it.until_gone()
+
+
+def output(launcher, programs, kind, workers, reader):
+    """Workers that write as fast as they can, from the first one's start to the last one's end."""
+    program, variable, amount, unit = {
+        "blocks": (programs["writer"], "BENCH_BYTES", WRITTEN // workers, WRITTEN / 1e9),
+        "print": (os.path.join(HERE, "printer.py"), "BENCH_LINES", PRINTED // workers, PRINTED / 1e3),
+    }[kind]
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat, open(os.devnull, "wb") as null:
+        to = (cat.stdin if reader == "pipe" else null).fileno()
+        with Launch(launcher.command(workers, program), {**os.environ, variable: str(amount)}, output=to) as it:
+            it.until_gone()
+            it.until(lambda: len(it.told["done"]) == workers, "all have written")
+            return {f"{workers} to {reader}": unit * 1e9 / (max(it.told["done"]) - min(it.workers.values()))}
+
+
+def job(launcher, programs, nodes):
+    """As many launchers as nodes, all on this machine, each with one worker that prints a line and ends."""
+    with Launch(launcher.command(nodes, programs["worker"]), {**os.environ, "BENCH_ONCE": "1"}) as it:
+        it.until(lambda: it.gone is not None and len(it.workers) == nodes, "it is over")
+        return {
+            f"{nodes}: last worker runs": it.since_start(max(it.workers.values())),
+            f"{nodes}: last launcher gone": it.since_start(it.gone),
+        }
+
+
+def store(launcher):
     """What torch's own client gets from the store that the launcher serves."""
+    command = launcher.command(1, os.path.join(HERE, "store_client.py"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -98,7 +145,7 @@ def take_turns(title, launchers, measure, rounds, notes):
             try:
                 measured = measure(launcher)
             except (TimeoutError, RuntimeError) as error:
-                if launcher.name == "fabric":
+                if launcher.name.startswith("fabric"):
                     raise
                 out.add(launcher.name)
                 notes.append(f"{title}: {launcher.name} {error}")
@@ -155,62 +202,126 @@ def growth(samples):
     for name, row in samples.items():
         points = [(math.log(int(n)), math.log(spread(values)[0])) for n, values in row.items() if int(n) >= 64]
         if len(points) > 1:
-            found[name] = statistics.linear_regression(*zip(*points)).slope
+            found[name] = {"e": [statistics.linear_regression(*zip(*points)).slope]}
     return found
 
 
-def machine():
+def per_worker(samples):
+    """Adds what one more worker costs: the slope from 8 workers on."""
+    for row in samples.values():
+        for what in ("RSS", "PSS"):
+            points = [(int(name.split(":")[0]), spread(values)[0]) for name, values in row.items() if name.endswith(what)]
+            if len(points) > 1:
+                row[f"a worker: {what}"] = [statistics.linear_regression(*zip(*points)).slope]
+    return samples
+
+
+def machine(temporary):
     load = os.getloadavg()[0]
-    return f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs, load {load:.1f} at the start"
+    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs, load {load:.1f} at the start"
+    return f"{system}; temporary files in {temporary}"
+
+
+class Bench:
+    """What is measured, part by part."""
+
+    def __init__(self, given):
+        self.programs = {it: os.path.join(given.programs, it) for it in PROGRAMS}
+        self.only, self.rounds, self.notes = given.only, given.rounds, []
+        self.launchers = self.wanted(rivals.present(self.programs))
+        self.watching = [it for it in self.launchers if it.watches]
+
+    def wanted(self, launchers):
+        return [it for it in launchers if self.only is None or self.only in it.name or it.name.startswith("fabric")]
+
+    def turns(self, title, launchers, measure, rounds=None):
+        return take_turns(title, launchers, lambda it: measure(it, self.programs), rounds or self.rounds, self.notes)
+
+    def by_number(self, title, launchers, measure, numbers, few):
+        """A column or more for each number; `few` rounds from 512 on."""
+        found = {it.name: {} for it in launchers}
+        for number in numbers:
+            able = [it for it in launchers if it.most >= number]
+            rounds = self.rounds if number < 512 else few
+            measured = self.turns(f"{title}, {number}", able, lambda it, programs: measure(it, programs, number), rounds)
+            for name, row in measured.items():
+                found[name].update(row)
+        return found
+
+    def start(self):
+        yield "Two workers that print a line and end, ms", "fabric", self.turns("start", self.launchers, start)
+
+    def whole(self):
+        few = max(3, self.rounds // 3)
+        samples = self.by_number("whole", self.launchers, whole, (1, 2, 8, 64, 512, 2000), few)
+        yield "Whole command by number of workers, which do nothing, ms", "sh, a loop with &", samples
+        yield "Growth from 64 workers on: time ~ workers^e", None, growth(samples)
+
+    def failure(self):
+        samples = self.turns("failure", self.watching, failure)
+        yield f"One of {FAILED} workers fails: from its exit, ms", "fabric", samples
+
+    def idle(self):
+        samples = self.turns("idle", self.watching, idle, min(self.rounds, 3))
+        yield f"While {FAILED} workers run: the launcher's share", "fabric", samples
+
+    def memory(self):
+        rounds, self.rounds = self.rounds, min(self.rounds, 3)
+        samples = self.by_number("memory", self.watching, memory, (8, 64, 512), self.rounds)
+        self.rounds = rounds
+        yield "What the launcher holds by number of workers that wait, KiB", None, per_worker(samples)
+
+    def output(self):
+        units = {"blocks": "Lines of 64 bytes in blocks of 64 KiB, GB/s", "print": "Lines of 64 bytes by Python's print, 1000/s"}
+        writers = self.wanted(rivals.writers(self.programs))
+        for kind, unit in units.items():
+            samples = {it.name: {} for it in writers}
+            for workers, reader in ((1, "pipe"), (4, "pipe"), (1, "/dev/null"), (4, "/dev/null")):
+                measure = lambda it, programs: output(it, programs, kind, workers, reader)  # noqa: B023, E731
+                for name, row in self.turns(f"{kind}, {workers} to {reader}", writers, measure, min(self.rounds, 7)).items():
+                    samples[name].update(row)
+            yield f"{unit}, by writers and reader", "fabric --output direct", samples
+
+    def job(self):
+        jobs = self.wanted(rivals.jobs(self.programs))
+        samples = self.by_number("job", jobs, job, (2, 8, 50), self.rounds)
+        yield "A job of many nodes, all on this machine, ms by number of nodes", "fabric", samples
+
+    def store(self):
+        servers = self.wanted(rivals.servers(self.programs))
+        samples = take_turns("store", servers, store, min(self.rounds, 3), self.notes)
+        yield "The store, asked by torch's client", "fabric", samples
+
+
+PARTS = ("start", "whole", "failure", "idle", "memory", "output", "job", "store")
 
 
 def main():
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--fabric", required=True, help="the program")
-    words.add_argument("--programs", required=True, help="folder with the compiled C programs")
+    words.add_argument("--programs", required=True, help="folder with our program and the compiled C programs")
     words.add_argument("--out", required=True, help="folder for table.md and results.json")
     words.add_argument("--rounds", type=int, default=15)
     words.add_argument("--only", help="launchers whose name contains this, and ours")
+    words.add_argument("--part", action="append", choices=PARTS, help="only this part; may be repeated")
     given = words.parse_args()
-    programs = {it: os.path.join(given.programs, it) for it in ("instant", "worker", "launcher")}
-    everyone = rivals.present(given.fabric, programs["launcher"])
-    everyone = [it for it in everyone if given.only is None or given.only in it.name or it.name == "fabric"]
-    about, rounds, results, notes = machine(), given.rounds, {}, []
-
-    title = "Two workers that print a line and end, ms"
-    results[title] = take_turns("start", everyone, lambda it: start(it, programs), rounds, notes)
-    title = "Whole command by number of workers, which do nothing, ms"
-    results[title] = {it.name: {} for it in everyone}
-    for workers in (1, 2, 8, 64, 512, 2000):
-        able = [it for it in everyone if it.most >= workers]
-        turns = rounds if workers < 512 else max(3, rounds // 3)
-        measured = take_turns(f"{workers} workers", able, lambda it: whole(it, programs, workers), turns, notes)
-        for name, row in measured.items():
-            results[title][name].update(row)
-    exponents = growth(results[title])
-    watching = [it for it in everyone if it.watches]
-    title = f"One of {FAILED} workers fails: from its exit, ms"
-    results[title] = take_turns("failure", watching, lambda it: failure(it, programs), rounds, notes)
-    title = f"While {FAILED} workers run: the launcher's share"
-    results[title] = take_turns("idle", watching, lambda it: idle(it, programs), min(rounds, 3), notes)
-    if os.environ.get("FABRIC_TEST_PYTHON"):
-        title = "The store, asked by torch's client"
-        servers = rivals.servers(given.fabric)
-        results[title] = take_turns("store", servers, lambda it: store(it.command(1, "")), min(rounds, 3), notes)
-
-    relative = {title: "sh, a loop with &" for title in results if title.startswith("Whole")}
+    # FIFOs are made beside the results: other hosts of tests/engines share the disk. What launchers make goes to
+    # memory: making and removing a folder on a disk with a busy journal takes longer than a launch.
+    tempfile.tempdir = given.out
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="bench.", dir=shared) as folder:
+        os.environ["TMPDIR"] = folder
+        about = machine("memory (/dev/shm)" if shared else "the disk")
+        bench = Bench(given)
+        found = [it for part in given.part or PARTS for it in getattr(bench, part)()]
     text = [f"Measured on {about}. Median (quartiles), x = ratio within a round to the row it names."]
-    for title, samples in results.items():
-        reference = relative.get(title, "fabric")
-        text.append(table(f"{title}; x is to {reference}", samples, reference))
-    text.append("\n### Growth from 64 workers on: time ~ workers^e\n\n| | e |\n|---|---|")
-    text += [f"| {name} | {slope:.2f} |" for name, slope in exponents.items()]
-    text += ["", *(f"- {note}" for note in notes)]
-    os.makedirs(given.out, exist_ok=True)
+    for title, reference, samples in found:
+        text.append(table(f"{title}; x is to {reference}" if reference else title, samples, reference))
+    text += ["", *(f"- {note}" for note in bench.notes)]
     with open(os.path.join(given.out, "table.md"), "w") as file:
         file.write("\n".join(text) + "\n")
     with open(os.path.join(given.out, "results.json"), "w") as file:
-        json.dump({"machine": about, "samples": results, "growth": exponents, "notes": notes}, file, indent=1)
+        results = {title: samples for title, _, samples in found}
+        json.dump({"machine": about, "samples": results, "notes": bench.notes}, file, indent=1)
     print("\n".join(text))
 
 

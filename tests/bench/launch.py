@@ -10,29 +10,29 @@ PATIENCE = 30  # seconds for anything to happen
 
 
 class Launch:
-    """A started command. Times are nanoseconds of CLOCK_MONOTONIC."""
+    """A started command. Times are nanoseconds of CLOCK_MONOTONIC. Its output is read here, unless `output` takes it."""
 
-    def __init__(self, argv, environ, patience=PATIENCE):
+    def __init__(self, argv, environ, patience=PATIENCE, output=None):
         self.folder = tempfile.TemporaryDirectory(prefix="bench.")
         fifo = os.path.join(self.folder.name, "events")
         os.mkfifo(fifo)
         # Open for both directions: it has no end while we listen.
         self.events = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.pipe, output = os.pipe()
+        self.pipe, ours = os.pipe()
         os.set_blocking(self.pipe, False)
         self.workers = {}  # pid -> its start
-        self.told = {"term": [], "fail": []}
+        self.told = {"term": [], "fail": [], "done": []}
         self.deaths = {}
         self.first_line = self.gone = self.code = None
         self.output = b""
         self.rest = b""
         self.deadline = time.monotonic() + patience
-        actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+        actions = [(os.POSIX_SPAWN_DUP2, ours if output is None else output, it) for it in (1, 2)]
         environ = {**environ, "BENCH_EVENTS": fifo}
         self.began = time.monotonic_ns()
         # Signals as in a shell: nothing ignored, nothing blocked.
         self.pid = os.posix_spawn(argv[0], argv, environ, file_actions=actions, setsid=True, setsigmask=[], setsigdef=range(1, 32))
-        os.close(output)
+        os.close(ours)
         self.selector = selectors.DefaultSelector()
         self.descriptors = [os.pidfd_open(self.pid)]
         self.selector.register(self.descriptors[0], selectors.EVENT_READ, self._launcher_ended)
@@ -122,10 +122,11 @@ class Launch:
 
 
 def cost(pids):
-    """What these processes hold: peak RSS and PSS in KiB; CPU time in ns and context switches so far."""
-    total = {"rss": 0, "pss": 0, "cpu": 0, "switches": 0}
+    """What these processes hold: peak RSS, RSS and PSS in KiB; CPU time in ns and context switches so far."""
+    total = {"peak": 0, "rss": 0, "pss": 0, "cpu": 0, "switches": 0}
     for pid in pids:
-        total["rss"] += _field(f"/proc/{pid}/status", "VmHWM:")
+        total["peak"] += _field(f"/proc/{pid}/status", "VmHWM:")
+        total["rss"] += _field(f"/proc/{pid}/smaps_rollup", "Rss:")
         total["pss"] += _field(f"/proc/{pid}/smaps_rollup", "Pss:")
         for task in os.listdir(f"/proc/{pid}/task"):
             task = f"/proc/{pid}/task/{task}"
