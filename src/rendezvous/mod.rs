@@ -31,6 +31,8 @@
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod crowd;
 mod protocol;
 mod parser;
 mod store;

@@ -7,7 +7,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 import time
 
 import rivals
-from launch import Launch, cost
+from launch import Launch, cost, machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 IDLE_SECONDS = 2.0
@@ -189,8 +188,9 @@ def table(title, samples, reference=None):
         for column in columns:
             values = row.get(column, [])
             text = cell(spread(values))
-            if reference and name != reference and values:
-                text += f", x{cell(paired(values, samples[reference][column]))}"
+            others = samples.get(reference, {}).get(column)
+            if others and values and name != reference:
+                text += f", x{cell(paired(values, others))}"
             cells.append(text)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -216,12 +216,6 @@ def per_worker(samples):
     return samples
 
 
-def machine(temporary):
-    load = os.getloadavg()[0]
-    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs, load {load:.1f} at the start"
-    return f"{system}; temporary files in {temporary}"
-
-
 class Bench:
     """What is measured, part by part."""
 
@@ -232,7 +226,8 @@ class Bench:
         self.watching = [it for it in self.launchers if it.watches]
 
     def wanted(self, launchers):
-        return [it for it in launchers if self.only is None or self.only in it.name or it.name.startswith("fabric")]
+        basis = ("fabric", "sh,")
+        return [it for it in launchers if self.only is None or self.only in it.name or it.name.startswith(basis)]
 
     def turns(self, title, launchers, measure, rounds=None):
         return take_turns(title, launchers, lambda it: measure(it, self.programs), rounds or self.rounds, self.notes)

@@ -1,5 +1,6 @@
 """One launch under observation: who tells what when, what the launcher costs, and that nothing is left."""
 import os
+import platform
 import selectors
 import signal
 import tempfile
@@ -23,7 +24,7 @@ class Launch:
         self.workers = {}  # pid -> its start
         self.told = {"term": [], "fail": [], "done": []}
         self.deaths = {}
-        self.first_line = self.gone = self.code = None
+        self.first_line = self.gone = self.code = self.usage = None
         self.output = b""
         self.rest = b""
         self.deadline = time.monotonic() + patience
@@ -68,6 +69,8 @@ class Launch:
 
     def until_started(self, workers):
         self.until(lambda: len(self.workers) == workers or self.gone, "all workers have started")
+        if len(self.workers) < workers:
+            raise RuntimeError(f"ended with {self.code}: {self.output[-300:].decode(errors='replace')}")
 
     def since_start(self, moment):
         """In milliseconds."""
@@ -88,7 +91,7 @@ class Launch:
     def _launcher_ended(self, now, key):
         self.gone = now
         self.selector.unregister(key.fileobj)
-        _, status, _ = os.wait4(self.pid, 0)
+        _, status, self.usage = os.wait4(self.pid, 0)
         self.code = os.waitstatus_to_exitcode(status)
 
     def _printed(self, now, key):
@@ -133,6 +136,13 @@ def cost(pids):
             total["cpu"] += int(_text(f"{task}/schedstat").split()[0])
             total["switches"] += _field(f"{task}/status", "voluntary_ctxt_switches:")
     return total
+
+
+def machine(temporary):
+    """In words."""
+    load = os.getloadavg()[0]
+    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs, load {load:.1f} at the start"
+    return f"{system}; temporary files in {temporary}"
 
 
 def _field(path, name):
