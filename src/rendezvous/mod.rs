@@ -31,6 +31,8 @@
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod live;
 mod protocol;
 mod parser;
 mod store;
