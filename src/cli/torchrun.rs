@@ -38,7 +38,6 @@ const FOREIGN: &[Foreign] = &[
     foreign("PET_DUPLICATE_STDOUT_FILTERS", &[]),
     foreign("PET_DUPLICATE_STDERR_FILTERS", &[]),
     foreign("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", &[]),
-    foreign("TORCH_ELASTIC_WORKER_IDENTICAL", &["0"]),
     foreign("TORCHELASTIC_ENABLE_FILE_TIMER", &["0"]),
     foreign("TORCHELASTIC_HEALTH_CHECK_PORT", &[]),
     foreign("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", &["0"]),

@@ -275,6 +275,52 @@ mod tests {
     }
 
     #[test]
+    fn as_many_clients_as_a_big_job_has_are_all_answered() {
+        const CLIENTS: u32 = 512;
+        let (port, store) = serve();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(port)).collect();
+        let key = |of: u32| Bytes::from(format!("/{of}"));
+        let go = || Bytes::from(b"/go");
+        for (me, client) in (0..).zip(&mut clients) {
+            let mut words = hello(me);
+            for request in [
+                Request::Add {
+                    key: b"init/".into(),
+                    delta: 1,
+                },
+                Request::Set {
+                    key: key(me),
+                    value: key(me),
+                },
+                Request::Wait { keys: vec![go()] },
+            ] {
+                request.write(&mut words);
+            }
+            client.write_all(&words).unwrap();
+        }
+        let mut counts: Vec<i64> = Vec::new();
+        for (me, client) in (0_u32..).zip(&mut clients) {
+            expect(client, &me.to_le_bytes());
+            let mut count = [0; 8];
+            client.read_exact(&mut count).unwrap();
+            counts.push(i64::from_le_bytes(count));
+        }
+        counts.sort_unstable();
+        assert!(counts.into_iter().eq(1..=i64::from(CLIENTS)));
+        store.set("/go", b"");
+        for (me, client) in (0..).zip(&mut clients) {
+            expect(client, &[STOP_WAITING]);
+            let next = key((me + 1) % CLIENTS);
+            let request = Request::Get { key: next.clone() };
+            client.write_all(&bytes(request)).unwrap();
+            let mut answer = Bytes::new();
+            put_blob(&mut answer, &next);
+            expect(client, &answer);
+        }
+        assert_eq!(store.clients().len(), CLIENTS as usize);
+    }
+
+    #[test]
     fn the_launcher_hears_of_watched_keys_and_their_clients() {
         let mut server = bind();
         server.watch("/w/");

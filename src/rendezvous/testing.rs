@@ -31,6 +31,7 @@ pub(crate) fn party(node: u32, num_nodes: u32) -> Party {
         launcher: "1.0.0".into(),
         max_restarts: 0,
         script: "train.py".into(),
+        identical: false,
         token: None,
     }
 }

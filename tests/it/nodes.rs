@@ -302,11 +302,15 @@ fn all_reduce(node: Fabric) -> Fabric {
 }
 
 /// One node runs another launcher, the other this program; both train with that Python.
-fn mixed(ours: u32, theirs: impl FnOnce(&Run) -> Fabric, python: &Path) {
+fn mixed(ours: u32, theirs: impl FnOnce(&Run) -> Fabric, python: &Path, environ: &[(&str, &str)]) {
     let run = Run::over(2);
-    let theirs = all_reduce(theirs(&run)).start();
+    let start = |node: Fabric| {
+        let set = |node: Fabric, (name, value): &(&str, &str)| node.env(name, value);
+        environ.iter().fold(all_reduce(node), set).start()
+    };
+    let theirs = start(theirs(&run));
     let ours = run.node(ours).args(["--accelerator=cpu", "--python"]);
-    let ours = all_reduce(ours.arg(python)).start();
+    let ours = start(ours.arg(python));
     let ours = ours.finish().expect_code(0);
     assert_eq!(ours.stdout, "3\n");
     let told = ours.stderr.matches("runs the Python original").count();
@@ -323,13 +327,12 @@ fn mixed_with_the_original() {
             let node = run.node_through(original.to_str().unwrap(), 1 - ours);
             node.arg("--accelerator=cpu")
         };
-        mixed(ours, theirs, &python);
+        mixed(ours, theirs, &python, &[]);
     }
 }
 
-#[test]
-fn mixed_with_an_agent_of_an_old_torch() {
-    let python = test_old_python();
+/// The same with torch's own launcher.
+fn mixed_with_an_agent(python: &Path, environ: &[(&str, &str)]) {
     for ours in [0, 1] {
         let theirs = |run: &Run| {
             let words = ["-m", "torch.distributed.run", "--nnodes=2"];
@@ -338,6 +341,17 @@ fn mixed_with_an_agent_of_an_old_torch() {
             let agent = agent.arg("--master-addr=127.0.0.1");
             agent.arg(format!("--master-port={}", run.port))
         };
-        mixed(ours, theirs, &python);
+        mixed(ours, theirs, python, environ);
     }
+}
+
+#[test]
+fn mixed_with_an_agent_of_an_old_torch() {
+    mixed_with_an_agent(&test_old_python(), &[]);
+}
+
+#[test]
+fn mixed_with_an_agent_that_does_not_say_how_many_workers_it_has() {
+    let environ = [("TORCH_ELASTIC_WORKER_IDENTICAL", "1")];
+    mixed_with_an_agent(&test_python(), &environ);
 }
