@@ -177,6 +177,8 @@ impl Launcher<'_> {
             match news {
                 News::Waiting(text) => self.report(Told::Waiting(text)),
                 News::Notice(text) => self.report(Told::Notice(text)),
+                // Somebody has wanted the end in the moment in which all was about to begin again.
+                News::Ready(_) if self.outcome.why.is_some() => {}
                 News::Ready(ready) => {
                     self.outcome.first_rank = ready.base.0;
                     self.outcome.done = false;

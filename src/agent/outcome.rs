@@ -125,6 +125,8 @@ impl Outcome {
             } => {
                 self.workers[worker.0 as usize].end = Some(End { at, status, asked });
             }
+            // Who wants the end has the last word, also where the workers were being ended already.
+            Event::Stopping { .. } if matches!(self.why, Some(Why::Signal(_))) => {}
             Event::Stopping { why } => self.why = Some(why),
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
@@ -190,3 +192,27 @@ pub(crate) const TIMED_OUT: u8 = 124;
 
 /// ENOENT, the same number on every system (errno(3)).
 const NOT_FOUND: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(first: Why, second: Why, expected: Why) {
+        let mut outcome = Outcome::new(1);
+        outcome.why = Some(first);
+        let event = Event::Stopping { why: second };
+        let at = Moment::ZERO;
+        outcome.add(Stamped { at, event });
+        assert_eq!(outcome.why, Some(expected));
+    }
+
+    #[test]
+    fn who_wants_the_end_has_the_last_word() {
+        let signal = Why::Signal(Signal::INT);
+        check(signal, Why::Elsewhere, signal);
+        check(Why::Elsewhere, signal, signal);
+        let failed = Why::Failed(LocalRank(0));
+        check(Why::Elsewhere, failed, failed);
+    }
+}
