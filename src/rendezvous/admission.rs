@@ -44,7 +44,7 @@ pub(crate) fn objection(host: &Party, guest: &Party, members: &Members) -> Optio
     }
     if guest.token != host.token {
         return Some(format!(
-            "{there} has another run token than node 0 ({here})"
+            "{there} has another `FABRIC_TOKEN` than node 0 ({here})"
         ));
     }
     let (first, second) = (&place.as_ref()?.node.host, &guest.host);

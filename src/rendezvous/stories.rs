@@ -187,7 +187,7 @@ fn who_does_not_belong_is_refused_with_both_sides_values() {
     };
     refused(
         token,
-        "node 2 (gpu-2) has another run token than node 0 (gpu-0)",
+        "node 2 (gpu-2) has another `FABRIC_TOKEN` than node 0 (gpu-0)",
     );
     refused(party(2, 3, 0), "its greeting cannot be read");
 }
