@@ -39,7 +39,7 @@ pub(crate) fn objection(host: &Party, guest: &Party, members: &Members) -> Optio
     if host.identical && guest.local_world_size != host.local_world_size {
         let [theirs, ours] = [guest, host].map(|it| it.local_world_size);
         return Some(format!(
-            "{there} starts {theirs} workers, node 0 ({here}) starts {ours}, where `TORCH_ELASTIC_WORKER_IDENTICAL=1` says that all start as many"
+            "{there} has local world size {theirs}, node 0 ({here}) has local world size {ours}, where `TORCH_ELASTIC_WORKER_IDENTICAL=1` says that all start as many"
         ));
     }
     if guest.token != host.token {

@@ -220,7 +220,7 @@ fn a_guest_that_may_assume_its_ranks_does_not_wait_for_them() {
 fn who_has_another_number_of_workers_is_not_identical() {
     let mut town = Town::hosted_by(identical(0, 2, 2));
     town.join(1, party(1, 2, 3));
-    let why = "node 1 (gpu-1) starts 3 workers, node 0 (gpu-0) starts 2, where `TORCH_ELASTIC_WORKER_IDENTICAL=1` says that all start as many";
+    let why = "node 1 (gpu-1) has local world size 3, node 0 (gpu-0) has local world size 2, where `TORCH_ELASTIC_WORKER_IDENTICAL=1` says that all start as many";
     let [ours, theirs] = ["refused a node", "failed to join: node 0 refuses"];
     let told = [ours, theirs].map(|it| format!("{it}: {why}"));
     town.expect(&[(HOST, &told[0]), (1, &told[1]), (1, "over")]);
