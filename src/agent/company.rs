@@ -49,8 +49,8 @@ pub(crate) struct Company<'a> {
 const STUCK: Duration = Duration::from_secs(60);
 
 impl<'a> Company<'a> {
-    /// Goes to the meeting: hosts it where we have the store's port, joins it elsewhere. Starts threads, so
-    /// the guardian must have been forked before. `port` is where the workers will meet.
+    /// Goes to the meeting: hosts it where we have the store's port, joins it elsewhere, which starts a thread,
+    /// so the guardian must have been forked before. `port` is where the workers will meet.
     pub(crate) fn go(
         plan: &'a Plan,
         server: Option<Server>,
@@ -119,11 +119,22 @@ impl<'a> Company<'a> {
 
     /// What has happened since the last call.
     pub(crate) fn advance(&mut self) -> Vec<Event> {
+        if self.meeting.is_needed() {
+            self.settle();
+        }
         let (mut events, now) = (std::mem::take(&mut self.pending), Instant::now());
         events.extend(self.meeting.advance(now));
         events.extend(self.absent(now).map(Event::Notice));
         self.over |= events.contains(&Event::Over);
         events
+    }
+
+    /// Starts what was not needed at first, for later the system may refuse it.
+    pub(crate) fn settle(&mut self) {
+        if let Err(error) = self.meeting.settle() {
+            let why = format!("start the thread that serves the store: {}", refused(error));
+            self.pending.push(Event::Failed(why));
+        }
     }
 
     /// Whom the workers wait for, if it is time to look and they wait for somebody.

@@ -1,52 +1,50 @@
 //! The launcher's loop: passes signals on to the guardian, hears what it says, and takes over if it is lost.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::mpsc::Sender;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use super::company::{Company, FAREWELL};
-use super::descendants::{self, NOBODY, Process, below, kill_all_below};
+use super::descendants::Process;
 use super::event::{Event, Why};
+use super::limits::refused;
 use super::message::{Command, Stamped};
 use super::outcome::{Exit, Outcome};
-use super::signals::{self, Inbox};
+use super::polling::{from_now, until_first, wait};
+use super::signals::{self, Inbox, Inherited};
+use super::takeover::{DYING, reap_guardian, take_over};
+use super::telling::Telling;
 use super::told::Told;
 use super::wait::{Found, Which, peek, reap};
 use super::ward::{Heard, Ward};
 use crate::relay::Relay;
 use crate::rendezvous::{Cause, Event as News};
-use crate::status::{Signal, Status};
+use crate::status::Signal;
 
-/// How long the launcher tries to end what a killed guardian left to it.
-const SWEEP: Duration = Duration::from_secs(5);
 /// A guardian that has not taken in a command after so long waits for the kernel, say in execve(2) on a file
 /// server that does not answer. It is killed, and the launcher does the rest.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long dying may take a process that SIGKILL was sent to or that has closed its files.
-const DYING: Duration = Duration::from_secs(2);
 /// A wait that is longer says nothing: the machine may have been suspended.
 const TURN: Duration = Duration::from_secs(1);
+
+/// What a run needs that takes longer than this is started before it is needed, for later the system may have
+/// nothing left; a shorter one does without.
+const LULL: Duration = Duration::from_millis(20);
 
 /// A signal gives up output that nobody reads, but not sooner than this after the workers' end: it may be an
 /// echo of the one that ended the run.
 const READERS_TIME: Duration = Duration::from_secs(1);
 
-const KILLED: Status = Status::Signal {
-    signal: Signal::KILL,
-    core: false,
-};
-
 /// The launcher while there are workers.
-pub(crate) struct Launcher<'a> {
+pub(crate) struct Launcher<'s, 'e> {
     inbox: Inbox,
     ward: Ward,
-    relay: Option<Relay<'a>>,
-    company: Company<'a>,
+    relay: Option<Relay<'e>>,
+    company: Company<'e>,
     outcome: Outcome,
-    /// Where news go on to. The report may be read by a pager that stands still, so another thread waits.
-    told: Sender<Told>,
+    telling: Telling<'s, 'e>,
+    /// When to start what has not been needed so far; `None` when that is done.
+    lull: Option<Instant>,
     /// Commands that the guardian has not taken in yet, and for how long nothing was heard meanwhile.
     unanswered: usize,
     silence: Duration,
@@ -60,20 +58,21 @@ pub(crate) struct Launcher<'a> {
     pausing: bool,
 }
 
-impl Launcher<'_> {
-    pub(crate) fn new<'a>(
+impl<'s, 'e> Launcher<'s, 'e> {
+    pub(crate) fn new(
         inbox: Inbox,
         ward: Ward,
-        relay: Option<Relay<'a>>,
-        company: Company<'a>,
-        told: Sender<Told>,
-    ) -> Launcher<'a> {
-        Launcher {
+        relay: Option<Relay<'e>>,
+        company: Company<'e>,
+        telling: Telling<'s, 'e>,
+    ) -> Self {
+        Self {
             inbox,
             ward,
             relay,
             outcome: Outcome::new(company.workers()),
-            told,
+            telling,
+            lull: Some(Instant::now() + LULL),
             unanswered: 0,
             silence: Duration::ZERO,
             restarting: false,
@@ -89,19 +88,65 @@ impl Launcher<'_> {
         self.unanswered += 1;
     }
 
+    /// What is known from the start, which on one node is that all are there: the workers begin.
+    pub(crate) fn begin(&mut self) {
+        self.attend();
+    }
+
+    /// See [`Inbox::listen_for_interrupts`].
+    pub(crate) fn listen_for_interrupts(&mut self, inherited: &Inherited) -> io::Result<()> {
+        self.inbox.listen_for_interrupts(inherited)
+    }
+
     /// Returns when all workers have ended, here and where they would fail without us, or nothing more can be
     /// done; with what happened. `strangers` are processes below us that we did not start.
-    pub(crate) fn watch(mut self, strangers: &[Process]) -> (Outcome, Inbox) {
+    pub(crate) fn watch(&mut self, strangers: &[Process]) -> &Outcome {
         while self.turn() {}
-        let status = self.reap_guardian();
-        if !(self.outcome.done && self.dismissed) {
-            self.outcome.guardian_lost = Some(status);
-            self.take_over(strangers);
+        // Then the guardian is dying, and there are better things to do than to watch that.
+        if !self.has_done_its_work() {
+            self.outcome.guardian_lost = Some(reap_guardian(&self.ward, &mut self.inbox));
+            let stuck = take_over(strangers, &mut self.inbox);
+            self.outcome.stuck.extend(stuck);
         }
         self.outcome = self.company.confess(self.outcome.clone());
         self.part();
         self.finish_output();
+        &self.outcome
+    }
+
+    fn has_done_its_work(&self) -> bool {
+        self.outcome.done && self.dismissed
+    }
+
+    /// The last process of ours goes, and with it the launcher's part.
+    pub(crate) fn end(mut self) -> (Outcome, Inbox) {
+        self.telling.hear_kept();
+        if self.has_done_its_work() {
+            reap_guardian(&self.ward, &mut self.inbox);
+        }
         (self.outcome, self.inbox)
+    }
+
+    /// Starts what has not been needed so far.
+    fn settle(&mut self) {
+        self.lull = None;
+        self.telling.settle();
+        self.company.settle();
+        let relayed = self.relay.as_mut().map_or(Ok(()), Relay::settle);
+        self.heed(relayed);
+    }
+
+    /// Where what workers write cannot be passed on, they are ended, and what they wrote is shown then.
+    fn heed(&mut self, relayed: io::Result<()>) {
+        if let (Err(error), None) = (relayed, self.outcome.why) {
+            let reason = refused(error);
+            self.fail(format!("start a thread that relays output: {reason}"));
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.outcome.unmet.get_or_insert(why);
+        self.tell(Command::Abort);
     }
 
     /// Waits until everything that workers wrote has been passed on, or its readers are gone, or somebody who
@@ -144,6 +189,7 @@ impl Launcher<'_> {
             if over {
                 return;
             }
+            self.settle();
             let sources = self
                 .inbox
                 .sources()
@@ -182,19 +228,18 @@ impl Launcher<'_> {
                 News::Ready(ready) => {
                     self.outcome.first_rank = ready.base.0;
                     self.outcome.done = false;
+                    let begin = self.company.begin(&ready);
+                    self.tell(begin);
                     self.report(Told::Ready(ready.base.0));
+                    // Waits for nobody, and looks at the machine before the workers have done much to it.
+                    self.telling.hear_kept();
                     if let Some(hint) = self.company.hint() {
                         self.report(Told::Notice(hint));
                     }
-                    let begin = self.company.begin(&ready);
-                    self.tell(begin);
                 }
                 News::Restarting(cause) => self.restart(cause),
                 News::Aborted(cause) => self.abort(cause),
-                News::Failed(why) => {
-                    self.outcome.unmet = Some(why);
-                    self.tell(Command::Abort);
-                }
+                News::Failed(why) => self.fail(why),
                 News::Over => {}
             }
         }
@@ -265,18 +310,22 @@ impl Launcher<'_> {
         self.outcome.cause = Some(cause);
     }
 
-    fn report(&self, told: Told) {
-        // The other end is there as long as we are.
-        let _ = self.told.send(told);
+    fn report(&mut self, told: Told) {
+        self.telling.tell(told);
     }
 
     /// One wait and what follows from it; false once the guardian has ended.
     fn turn(&mut self) -> bool {
         self.sleep();
+        if self.lull.is_some_and(|it| Instant::now() >= it) {
+            self.settle();
+        }
         while let Some(signal) = self.inbox.next() {
             self.take(signal);
         }
         self.attend();
+        let relayed = self.relay.as_mut().map_or(Ok(()), Relay::attend);
+        self.heed(relayed);
         loop {
             match self.ward.hear() {
                 Heard::Event(stamped, ends) => self.note(stamped, ends),
@@ -294,11 +343,13 @@ impl Launcher<'_> {
     fn sleep(&mut self) {
         let others = [self.ward.source(), self.company.source()];
         let sources = self.inbox.sources().into_iter().chain(others);
+        let sources = sources.chain(self.relay.iter().flat_map(Relay::sources));
+        let timeout = until_first([self.lull.map(from_now), self.company.timeout()]);
         if self.unanswered == 0 {
-            return wait(sources, self.company.timeout());
+            return wait(sources, timeout);
         }
         let before = Instant::now();
-        wait(sources, until_first([Some(TURN), self.company.timeout()]));
+        wait(sources, until_first([Some(TURN), timeout]));
         self.silence += before.elapsed().min(TURN);
     }
 
@@ -369,72 +420,4 @@ impl Launcher<'_> {
             reap(Which::One(pid));
         }
     }
-
-    /// It has closed its files; that it is dead is a matter of microseconds, unless a debugger holds it or the
-    /// first process of a namespace waits for the others there to die.
-    fn reap_guardian(&mut self) -> Status {
-        let deadline = Instant::now() + DYING;
-        loop {
-            match reap(Which::One(self.ward.pid())) {
-                Found::Dead(_, status) => return status,
-                Found::Alive if Instant::now() < deadline => self.wait_for_a_death(),
-                // Killed by us in vain, or reaped by somebody else.
-                _ => return KILLED,
-            }
-        }
-    }
-
-    /// The guardian was lost before its work was done: ends what it left to us, but neither what was there
-    /// before nor what is in our session. All workers left that and none can come back, so who is there is a
-    /// stranger's orphan.
-    fn take_over(&mut self, strangers: &[Process]) {
-        let session = descendants::own_session();
-        let foreign = |it: &Process| {
-            let identity = it.identity();
-            it.session == session || strangers.iter().any(|old| old.identity() == identity)
-        };
-        let deadline = Instant::now() + SWEEP;
-        while Instant::now() < deadline {
-            while let Found::Dead(..) = reap(Which::Any) {}
-            if !kill_all_below(&foreign) {
-                return;
-            }
-            self.wait_for_a_death();
-        }
-        let left = below(&foreign).into_iter().filter(Process::is_stuck);
-        self.outcome.stuck.extend(left.map(|it| (it.pid, it.state)));
-    }
-
-    /// Or for a moment: not every death is that of a child of ours.
-    fn wait_for_a_death(&mut self) {
-        let sources = self.inbox.sources().into_iter();
-        wait(sources, Some(Duration::from_millis(5)));
-        while self.inbox.next().is_some() {}
-    }
-}
-
-/// Children that we had before we started anything: a shell may start a job and then become us by `exec`.
-/// They are none of our business, and neither is what they start.
-pub(crate) fn strangers() -> Vec<Process> {
-    match peek(Which::Any) {
-        Found::Nobody => Vec::new(),
-        _ => below(NOBODY),
-    }
-}
-
-fn from_now(at: Instant) -> Duration {
-    at.saturating_duration_since(Instant::now())
-}
-
-fn until_first(spans: [Option<Duration>; 2]) -> Option<Duration> {
-    spans.into_iter().flatten().min()
-}
-
-fn wait<'s>(sources: impl Iterator<Item = BorrowedFd<'s>>, at_most: Option<Duration>) {
-    let sources = sources.map(|it| PollFd::new(it, PollFlags::POLLIN));
-    let timeout = at_most.and_then(|it| PollTimeout::try_from(it).ok());
-    let _ = poll(
-        &mut sources.collect::<Vec<_>>(),
-        timeout.unwrap_or(PollTimeout::NONE),
-    );
 }

@@ -1,8 +1,7 @@
 //! A run from its first process to its last: sets the stage, lets the launcher watch, and clears up.
 
 use std::io;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::{Builder, Scope, scope};
+use std::thread::scope;
 use std::time::Instant;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
@@ -10,20 +9,18 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use super::company::Company;
 use super::error_file;
 use super::guardian::Birth;
-use super::launcher::{Launcher, strangers};
+use super::launcher::Launcher;
 use super::limits::refused;
 use super::linux;
 use super::outcome::Outcome;
 use super::private::{self, PrivateDir};
 use super::signals::{Inbox, Inherited};
-use super::told::Told;
+use super::takeover::strangers;
+use super::telling::{Hear, Telling};
 use super::ward::Ward;
 use crate::plan::Plan;
 use crate::relay::{Relaying, Voice};
 use crate::rendezvous::Server;
-
-/// Told everything as it comes. It may wait for whoever reads the report.
-pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told) + Send);
 
 /// What the launcher was born into.
 pub(crate) struct Start<'a> {
@@ -44,7 +41,7 @@ pub(crate) struct Start<'a> {
 pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outcome> {
     let handled = &plan.settings.handled;
     let inbox = Inbox::open(start.inherited, handled).map_err(refused);
-    let mut inbox = inbox.context("failed to take in signals")?;
+    let inbox = inbox.context("failed to take in signals")?;
     let directory = PrivateDir::make(&plan.machine.temp);
     let strangers = strangers();
     if linux::adopt_orphans().is_err() {
@@ -62,22 +59,23 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     let ward = Ward::start(&birth).map_err(|error| no_guardian(error, plan))?;
     let relay = relaying.start(plan, start.voice).map_err(refused);
     let relay = relay.context("failed to set up the relay of output")?;
-    let listening = inbox.listen_for_interrupts(start.inherited);
-    let listening = listening.map_err(refused);
-    listening.context("failed to listen for Ctrl-C")?;
     let port = start
         .server
         .as_ref()
         .map_or(plan.main_port.value, Server::local_port);
     let error_dir = birth.error_dir.map(ToOwned::to_owned);
     let company = Company::go(plan, start.server, port, error_dir)?;
-    let (told, events) = channel();
-    let launcher = Launcher::new(inbox, ward, relay, company, told);
     scope(|scope| {
-        report_beside(scope, events, hear)?;
-        let (outcome, inbox) = launcher.watch(&strangers);
-        pass_on(plan, &outcome);
+        let telling = Telling::new(scope, hear);
+        let mut launcher = Launcher::new(inbox, ward, relay, company, telling);
+        // What follows is done while they start.
+        launcher.begin();
+        let listening = launcher.listen_for_interrupts(start.inherited);
+        let listening = listening.map_err(refused);
+        listening.context("failed to listen for Ctrl-C")?;
+        pass_on(plan, launcher.watch(&strangers));
         drop(directory);
+        let (outcome, inbox) = launcher.end();
         // All is done but for the report, which the end of the scope waits for.
         inbox.release(start.inherited, handled);
         match &outcome.unmet {
@@ -85,19 +83,6 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
             None => Ok(outcome),
         }
     })
-}
-
-/// A reader of the report who has stopped reading shall delay no signal: another thread waits for them.
-fn report_beside<'s>(
-    scope: &'s Scope<'s, '_>,
-    events: Receiver<Told>,
-    hear: Hear<'s>,
-) -> Result<()> {
-    let thread = Builder::new().name("report".to_owned());
-    let report = move || events.iter().for_each(|it| hear(&it));
-    let started = thread.spawn_scoped(scope, report).map_err(refused);
-    started.context("failed to start the thread that reports")?;
-    Ok(())
 }
 
 fn no_guardian(error: io::Error, plan: &Plan) -> Error {

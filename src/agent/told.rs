@@ -1,5 +1,6 @@
 //! What the launcher says as it happens.
 
+use super::event::Event;
 use super::message::Stamped;
 use crate::rendezvous::Cause;
 
@@ -17,4 +18,19 @@ pub(crate) enum Told {
     Restarting(Cause),
     /// The root cause, where it lies on another node.
     Elsewhere(Cause),
+}
+
+impl Told {
+    /// Nobody needs to hear of it before it is known how the run goes on.
+    pub(crate) fn can_wait(&self) -> bool {
+        match self {
+            Self::Event(stamped) => match stamped.event {
+                Event::Started { .. } | Event::Heard | Event::Done => true,
+                Event::Exited { status, .. } => status.success(),
+                _ => false,
+            },
+            Self::Ready(_) => true,
+            _ => false,
+        }
+    }
 }

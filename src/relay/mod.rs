@@ -10,7 +10,7 @@
 //! a byte of it. Each of our streams has a pump of its own, and only pumps wait for its reader, so a terminal
 //! that stands still or a full pipe delays neither a signal nor the end of a failed run. A pump reads only
 //! what it could pass on: a slow reader slows the workers down, as if they wrote to it themselves, and memory
-//! stays bounded. While nobody writes nothing runs.
+//! stays bounded. While nobody writes nothing runs, and until somebody does there is no thread.
 //!
 //! Bytes are not changed. Lines of different workers are never mixed, but for two kinds: one longer than
 //! [`lines::LONGEST`], and one whose end takes more than [`pump::PATIENCE`], such as a prompt or a bar.

@@ -1,8 +1,8 @@
-//! The thread behind one of our streams: waits for what workers write, and for nobody while they are silent.
+//! What is behind one of our streams: waits for what workers write, and for nobody while they are silent.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub(super) struct Remains {
     pub(super) orders: Receiver<Order>,
 }
 
-/// Everything the thread owns.
+/// Everything its thread owns. Until it has one, whoever holds it looks after it with [`Pump::is_needed`].
 pub(super) struct Pump {
     epoll: Epoll,
     bell: Arc<EventFd>,
@@ -90,12 +90,13 @@ impl Pump {
             sources: BTreeMap::new(),
             added: 0,
             tails: Tails::new(),
-            buffer: vec![0; ROOM],
+            buffer: Vec::new(),
         })
     }
 
     /// Pumps until it is told to finish.
     pub(super) fn run(mut self) -> Remains {
+        self.buffer.resize(ROOM, 0);
         let mut events = [EpollEvent::empty(); TURN];
         loop {
             let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
@@ -115,6 +116,29 @@ impl Pump {
                 self.gather();
             }
         }
+    }
+
+    /// Whether there is something to write, which may have to wait for a reader. Channels that ended without a
+    /// word are dropped here.
+    pub(super) fn is_needed(&mut self) -> bool {
+        let mut events = [EpollEvent::empty(); TURN];
+        while let Ok(count @ 1..) = self.epoll.wait(&mut events, EpollTimeout::ZERO) {
+            for event in &events[..count] {
+                // Only what has been read to its end hangs up without being readable.
+                if event.events().contains(EpollFlags::EPOLLIN) {
+                    return true;
+                }
+                self.drop_source(event.data());
+            }
+        }
+        false
+    }
+
+    /// Ends a pump that has not been needed.
+    pub(super) fn close(mut self) -> Remains {
+        let numbers: Vec<u64> = self.sources.keys().copied().collect();
+        numbers.into_iter().for_each(|it| self.retire(it));
+        self.remains()
     }
 
     fn now(&self) -> Moment {
@@ -148,7 +172,7 @@ impl Pump {
         false
     }
 
-    fn add(&mut self, channel: Channel) {
+    pub(super) fn add(&mut self, channel: Channel) {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, self.added);
         if let Err(errno) = self.epoll.add(channel.end.as_fd(), event) {
             let rank = channel.rank;
@@ -177,12 +201,18 @@ impl Pump {
             Brought::Bytes(count) => count,
             Brought::Nothing => 0,
             Brought::End => {
-                // The launcher may know the descriptor for a moment more, and that long it would be watched.
-                let _ = self.epoll.delete(source.end());
-                self.retire(number);
+                self.drop_source(number);
                 0
             }
         }
+    }
+
+    fn drop_source(&mut self, number: u64) {
+        if let Some(source) = self.sources.get(&number) {
+            // The launcher may know the descriptor for a moment more, and that long it would be watched.
+            let _ = self.epoll.delete(source.end());
+        }
+        self.retire(number);
     }
 
     fn retire(&mut self, number: u64) {
@@ -225,18 +255,31 @@ impl Pump {
         }
     }
 
-    /// What workers wrote before they ended is all there by now; somebody else may still have their channels.
-    fn finish(mut self) -> Remains {
+    /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still have their channels.
+    pub(super) fn finish(mut self) -> Remains {
+        self.buffer.resize(ROOM, 0);
+        self.take_orders();
         self.drain();
         while let Some((&number, source)) = self.sources.iter_mut().next() {
             source.release(&mut self.output);
             self.retire(number);
         }
         self.tell_trouble();
+        self.remains()
+    }
+
+    fn remains(self) -> Remains {
         Remains {
             tails: self.tails,
             output: self.output,
             orders: self.orders,
         }
+    }
+}
+
+impl AsFd for Pump {
+    /// Readable when there is something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
     }
 }

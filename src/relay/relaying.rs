@@ -14,7 +14,6 @@ use super::channel::{Wiring, resize, same_file};
 use super::lane::Lane;
 use super::logs;
 use super::output::Output;
-use super::pump::Order;
 use super::source::Channel;
 use super::tail::Words;
 use super::treatment::{Started, Stream, Treatment};
@@ -63,11 +62,11 @@ impl Relaying {
         Ok(Self { wiring, logs })
     }
 
-    /// Starts the pumps; `None` where workers write to our own streams. Our limit of open files is raised as
+    /// Opens the lanes; `None` where workers write to our own streams. Our limit of open files is raised as
     /// far as it goes, so the guardian must have been forked already: workers inherit the user's.
     ///
     /// # Errors
-    /// No thread or no descriptor can be had.
+    /// No descriptor can be had.
     pub(crate) fn start<'a>(self, plan: &'a Plan, voice: &Voice) -> io::Result<Option<Relay<'a>>> {
         let (folder, log) = self.logs.unzip();
         let own = match self.wiring {
@@ -83,7 +82,7 @@ impl Relaying {
             last.keep_log(log);
         }
         let alone = plan.workers() == 1;
-        let lanes = outputs.into_iter().map(|it| Lane::start(it, alone));
+        let lanes = outputs.into_iter().map(|it| Lane::open(it, alone));
         let lanes: Vec<Lane> = lanes.collect::<io::Result<_>>()?;
         if let Some(lane) = lanes.last() {
             voice.go_through(lane.orders.clone());
@@ -129,16 +128,16 @@ impl Relay<'_> {
         let treatment = Treatment::of(self.plan, worker, stream, self.folder.as_deref(), colour);
         self.ends.push(Arc::downgrade(&end));
         let lane = match stream {
-            Stream::Out => self.lanes.first(),
-            Stream::Err => self.lanes.last(),
+            Stream::Out => self.lanes.first_mut(),
+            Stream::Err => self.lanes.last_mut(),
         };
         if let Some(lane) = lane {
-            lane.orders.give(Order::Add(Box::new(Channel {
+            lane.add(Channel {
                 rank: worker.index,
                 stream,
                 end,
                 treatment,
-            })));
+            });
         }
     }
 
@@ -148,14 +147,30 @@ impl Relay<'_> {
         resize(open.iter().map(Arc::as_ref));
     }
 
+    /// To be called when one of [`Relay::sources`] is readable.
+    ///
+    /// # Errors
+    /// Workers write, and no thread can be had to pass it on.
+    pub(crate) fn attend(&mut self) -> io::Result<()> {
+        self.lanes.iter_mut().try_for_each(Lane::attend)
+    }
+
+    /// Gives every pump its thread before it is needed: later the system may have none left.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        self.lanes.iter_mut().try_for_each(Lane::start)
+    }
+
     /// To be called when every worker has ended: the pumps write what is left and end.
-    pub(crate) fn finish(&self) {
-        let orders = self.lanes.iter().map(|it| &it.orders);
-        orders.for_each(|it| it.give(Order::Finish));
+    pub(crate) fn finish(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::finish);
     }
 
     /// Whether every pump has ended.
     pub(crate) fn ended(&mut self) -> bool {
+        // All are asked, so that none that has ended is waited for.
         let running = self
             .lanes
             .iter_mut()
@@ -163,9 +178,9 @@ impl Relay<'_> {
         running.count() == 0
     }
 
-    /// What poll(2) shall watch to see pumps end.
+    /// What poll(2) shall watch.
     pub(crate) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.lanes.iter().filter_map(Lane::life)
+        self.lanes.iter().filter_map(Lane::source)
     }
 
     /// The last words of each worker: on stderr, if it wrote there. A pump that has not ended, since nobody

@@ -53,7 +53,7 @@ impl Hosting {
             }
         }
         Ok(Self {
-            store: server.serve(limits.node)?,
+            store: server.open(limits.node)?,
             roster,
             limits,
             started: now,
@@ -65,7 +65,7 @@ impl Hosting {
     }
 
     /// Which ranks workers wait for, as a sentence.
-    pub(crate) fn absent(&self) -> Option<String> {
+    pub(crate) fn absent(&mut self) -> Option<String> {
         self.store.absent()
     }
 
@@ -118,6 +118,16 @@ impl Hosting {
         events
     }
 
+    /// Whether somebody has come whom nobody serves yet.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.store.is_needed()
+    }
+
+    /// Serves, if it does not yet.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        self.store.start()
+    }
+
     /// Ends the run on every node.
     pub(crate) fn abort(&mut self, cause: Cause, now: Instant) -> Vec<Event> {
         let actions = self.roster.abort(cause);
@@ -167,7 +177,7 @@ impl Hosting {
         self.perform(actions)
     }
 
-    fn perform(&self, actions: Vec<Action>) -> Vec<Event> {
+    fn perform(&mut self, actions: Vec<Action>) -> Vec<Event> {
         let mut events = Vec::new();
         for action in actions {
             match action {

@@ -98,7 +98,9 @@ fn ended(child: Child) -> String {
 
 fn serve() -> (u16, Running) {
     let server = Server::bind(OsStr::new("127.0.0.1"), 0).unwrap();
-    (server.local_port(), server.serve(LIMITS.node).unwrap())
+    let (port, mut store) = (server.local_port(), server.open(LIMITS.node).unwrap());
+    store.start().unwrap();
+    (port, store)
 }
 
 /// Calls of tests/store/api.py for which torch 2.4 has no function.
@@ -143,7 +145,7 @@ fn every_call_of_torch_gets_what_torchs_own_server_answers() {
 #[test]
 fn gloo_ranks_meet_at_the_store_and_the_late_one_is_named() {
     for torch in Torch::BOTH {
-        let (port, store) = serve();
+        let (port, mut store) = serve();
         let mut ranks = vec![torch.rank(0, 3, port), torch.rank(1, 3, port)];
         let late = Some("in the process group, 2 processes wait for rank 2".into());
         let end = Instant::now() + SOON;

@@ -51,7 +51,7 @@ impl Meeting {
         Ok(Self { side })
     }
 
-    /// Readable when `advance` has something to do. The same for the life of the meeting.
+    /// Readable when `advance` has something to do. To be asked for anew before each wait.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.side {
             Side::Host(it) => it.fd(),
@@ -72,6 +72,25 @@ impl Meeting {
         match &mut self.side {
             Side::Host(it) => it.advance(now),
             Side::Guest(it) => it.advance(now),
+        }
+    }
+
+    /// Whether somebody has come whom nobody serves yet: then `settle` is to be called.
+    pub(crate) fn is_needed(&self) -> bool {
+        match &self.side {
+            Side::Host(it) => it.is_needed(),
+            Side::Guest(_) => false,
+        }
+    }
+
+    /// Starts what was not needed at first.
+    ///
+    /// # Errors
+    /// No thread can be had, and nobody will be served.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        match &mut self.side {
+            Side::Host(it) => it.settle(),
+            Side::Guest(_) => Ok(()),
         }
     }
 
@@ -110,8 +129,8 @@ impl Meeting {
 
     /// Which ranks workers wait for in the start of a process group, as a sentence; none where none does, and
     /// where the store is another's.
-    pub(crate) fn absent(&self) -> Option<String> {
-        match &self.side {
+    pub(crate) fn absent(&mut self) -> Option<String> {
+        match &mut self.side {
             Side::Host(it) => it.absent(),
             Side::Guest(_) => None,
         }

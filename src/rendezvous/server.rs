@@ -1,13 +1,13 @@
 //! The host of the store: one thread, one epoll, any number of clients.
 //!
 //! ```text
-//!   Server::bind ---- set, watch ---- serve -----> Running (the launcher's side)
-//!   the port is ours;                 one thread     set, get, add, clients ---> commands + eventfd
-//!   clients queue up                                 events <------------------- events + eventfd
+//!   Server::bind ---- set, watch ---- open ------> Running (the launcher's side)
+//!   the port is ours;                 one thread     set, count, clients ------> commands + eventfd
+//!   clients queue up                  if need be     activities <--------------- events + eventfd
 //! ```
 //!
-//! The port is taken first thing, the thread starts when the launcher has time for it; who connects
-//! meanwhile waits in the kernel's backlog. Without traffic the thread sleeps: there is no timer. A
+//! The port is taken first thing, the thread starts when somebody comes or the launcher has time for it; who
+//! connects meanwhile waits in the kernel's backlog. Without traffic the thread sleeps: there is no timer. A
 //! client costs what it has sent and not yet completed, and what it was answered and has not yet read;
 //! one that reads no answers is asked nothing more. Nothing is ever looked up in DNS (torch's own server
 //! asks for the name of each client on its only thread, and one silent DNS server stops it for seconds).
@@ -64,8 +64,11 @@ impl Server {
         self.store.watch(prefix.into());
     }
 
-    /// Starts the thread. A client whose host has been silent for `patience` is dropped.
-    pub(crate) fn serve(self, patience: Duration) -> io::Result<Running> {
+    /// Ready to serve. A client whose host has been silent for `patience` is dropped.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(crate) fn open(self, patience: Duration) -> io::Result<Running> {
         let (commands, orders) = channel();
         let (reports, events) = channel();
         let order_bell = Bell::new()?;
@@ -73,62 +76,67 @@ impl Server {
         let orders = (orders, order_bell.clone());
         let reports = (reports, event_bell.clone());
         let service = Service::new(self.listener, self.store, patience, orders, reports)?;
-        let thread = spawn("store", STACK, move || service.run())?;
         Ok(Running {
             commands,
             order_bell,
             events,
             event_bell,
-            thread: Some(thread),
+            waiting: Some(Box::new(service)),
+            thread: None,
         })
     }
 }
 
-/// The launcher's hold on the running store. Dropping it stops the thread and closes every connection.
+/// The launcher's hold on the store. Dropping it stops the thread and closes every connection.
 pub(crate) struct Running {
     commands: Sender<Order>,
     order_bell: Bell,
     events: Receiver<Activity>,
     event_bell: Bell,
+    /// What will serve the first client that comes.
+    waiting: Option<Box<Service>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
     /// Stores a value, after everything that was asked before.
-    pub(crate) fn set(&self, key: &str, value: &[u8]) {
+    pub(crate) fn set(&mut self, key: &str, value: &[u8]) {
         self.order(Order::Set(key.into(), value.into()));
     }
 
     /// Raises a counter by one.
-    pub(crate) fn count(&self, key: &str) {
+    pub(crate) fn count(&mut self, key: &str) {
         self.order(Order::Count(key.into()));
     }
 
     /// Ends a client's connection.
-    pub(crate) fn close(&self, client: ClientId) {
+    pub(crate) fn close(&mut self, client: ClientId) {
         self.order(Order::Close(client));
     }
 
     /// Forgets everything but what is stored under keys that begin with one of `kept`.
-    pub(crate) fn clear(&self, kept: impl IntoIterator<Item = String>) {
+    pub(crate) fn clear(&mut self, kept: impl IntoIterator<Item = String>) {
         let kept = kept.into_iter().map(Bytes::from);
         self.order(Order::Clear(kept.collect()));
     }
 
     /// Everybody who is connected.
-    pub(crate) fn clients(&self) -> Vec<Client> {
+    pub(crate) fn clients(&mut self) -> Vec<Client> {
         self.ask(Order::Clients)
     }
 
     /// Which ranks workers wait for in the start of a process group, as a sentence; none where none does.
-    pub(crate) fn absent(&self) -> Option<String> {
+    pub(crate) fn absent(&mut self) -> Option<String> {
         let clients = self.clients();
         sentence(clients.iter().flat_map(|it| &it.awaits).map(Vec::as_slice))
     }
 
-    /// Readable while there are activities; for poll(2).
+    /// For poll(2): readable while there are activities, and when the first client comes.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.event_bell.as_fd()
+        match &self.waiting {
+            Some(service) => service.as_fd(),
+            None => self.event_bell.as_fd(),
+        }
     }
 
     /// What has happened since the last call, in order; empty when nothing has.
@@ -137,27 +145,42 @@ impl Running {
         self.events.try_iter().collect()
     }
 
-    fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
-        let (reply, answer) = channel();
-        self.order(order(reply));
-        answer
-            .recv()
-            .expect("the store's thread answers until it is told to stop")
+    /// Whether a client has come and there is no thread to serve it.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|it| it.has_visitor())
     }
 
-    fn order(&self, order: Order) {
-        self.commands
-            .send(order)
-            .expect("the store's thread runs until it is told to stop");
-        self.order_bell.ring();
+    /// Starts the thread, if there is none.
+    ///
+    /// # Errors
+    /// No thread can be had: the port is closed and nothing is served.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        if let Some(service) = self.waiting.take() {
+            self.thread = Some(spawn("store", STACK, move || service.run())?);
+        }
+        Ok(())
+    }
+
+    /// The default where nothing is served.
+    fn ask<T: Default>(&mut self, order: impl FnOnce(Sender<T>) -> Order) -> T {
+        let (reply, answer) = channel();
+        self.order(order(reply));
+        answer.recv().unwrap_or_default()
+    }
+
+    fn order(&mut self, order: Order) {
+        // Nobody hears it where the thread was refused, and the run is being given up.
+        let _ = self.commands.send(order);
+        match &mut self.waiting {
+            Some(service) => drop(service.obey()),
+            None => self.order_bell.ring(),
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.commands.send(Order::Stop).is_ok() {
-            self.order_bell.ring();
-        }
+        self.order(Order::Stop);
         let _ended = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -181,6 +204,14 @@ mod tests {
 
     fn bind() -> Server {
         Server::bind(OsStr::new("127.0.0.1"), 0).unwrap()
+    }
+
+    impl Server {
+        fn serve(self, patience: Duration) -> io::Result<Running> {
+            let mut store = self.open(patience)?;
+            store.start()?;
+            Ok(store)
+        }
     }
 
     fn serve() -> (u16, Running) {
@@ -259,6 +290,28 @@ mod tests {
     }
 
     #[test]
+    fn the_thread_starts_when_somebody_comes() {
+        let server = bind();
+        let port = server.local_port();
+        let mut store = server.open(PATIENCE).unwrap();
+        store.set("/a", b"1");
+        assert_eq!(store.clients(), []);
+        assert!(!store.is_needed());
+        let mut client = connect(port);
+        let mut fds = [PollFd::new(store.fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, PollTimeout::try_from(SOON).unwrap()), Ok(1));
+        assert!(store.is_needed());
+        store.start().unwrap();
+        assert!(!store.is_needed());
+        client.write_all(&hello(7)).unwrap();
+        expect(&mut client, &7_u32.to_le_bytes());
+        client
+            .write_all(&bytes(Request::Get { key: b"/a".into() }))
+            .unwrap();
+        expect(&mut client, b"\x01\0\0\0\0\0\0\x001");
+    }
+
+    #[test]
     fn strangers_and_silent_ones_harm_nobody() {
         let (port, _store) = serve();
         let _silent: Vec<TcpStream> = (0..1000).map(|_| connect(port)).collect();
@@ -277,7 +330,7 @@ mod tests {
     #[test]
     fn as_many_clients_as_a_big_job_has_are_all_answered() {
         const CLIENTS: u32 = 512;
-        let (port, store) = serve();
+        let (port, mut store) = serve();
         let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(port)).collect();
         let key = |of: u32| Bytes::from(format!("/{of}"));
         let go = || Bytes::from(b"/go");
@@ -325,7 +378,7 @@ mod tests {
         let mut server = bind();
         server.watch("/w/");
         let port = server.local_port();
-        let store = server.serve(PATIENCE).unwrap();
+        let mut store = server.serve(PATIENCE).unwrap();
         let mut client = greet(port);
         let (key, value) = (Bytes::from(b"/w/a"), Bytes::from(b"1"));
         client

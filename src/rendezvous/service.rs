@@ -1,8 +1,8 @@
-//! The store's thread: epoll over the listener, the launcher's orders and the clients.
+//! What the store's thread does: epoll over the listener, the launcher's orders and the clients.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Service {
             next: FIRST_CLIENT,
             full: false,
             patience,
-            scratch: vec![0; Connection::READ],
+            scratch: Vec::new(),
             orders,
             order_bell,
             reports,
@@ -119,8 +119,15 @@ impl Service {
         })
     }
 
+    /// Whether a client has come, while there is no thread yet.
+    pub(crate) fn has_visitor(&self) -> bool {
+        let mut ready = [EpollEvent::empty(); 1];
+        matches!(self.epoll.wait(&mut ready, EpollTimeout::ZERO), Ok(1))
+    }
+
     /// Serves until the launcher says stop.
     pub(crate) fn run(mut self) {
+        self.scratch.resize(Connection::READ, 0);
         let mut ready = [EpollEvent::empty(); EVENTS];
         loop {
             let timeout = if self.full {
@@ -285,7 +292,7 @@ impl Service {
     }
 
     /// Does what the launcher asks.
-    fn obey(&mut self) -> ControlFlow<()> {
+    pub(crate) fn obey(&mut self) -> ControlFlow<()> {
         self.order_bell.silence();
         while let Ok(order) = self.orders.try_recv() {
             match order {
@@ -309,6 +316,13 @@ impl Service {
             awaits: self.store.awaited(ClientId(*id)),
         });
         clients.collect()
+    }
+}
+
+impl AsFd for Service {
+    /// Readable when there is something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
     }
 }
 

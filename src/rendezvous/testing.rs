@@ -70,6 +70,9 @@ pub(crate) fn drive_until(
     loop {
         let now = Instant::now();
         for (meeting, told) in meetings.iter_mut().zip(&mut told) {
+            if meeting.is_needed() {
+                meeting.settle().unwrap();
+            }
             told.extend(meeting.advance(now));
         }
         if told.iter().all(&done) {
