@@ -18,6 +18,7 @@ use super::ward::{Heard, Ward};
 use crate::relay::Relay;
 use crate::rendezvous::{Cause, Event as News};
 use crate::status::{Signal, Status};
+use crate::topology::LocalRank;
 
 /// How long the launcher tries to end what a killed guardian left to it.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -123,7 +124,9 @@ impl Launcher<'_> {
                 enough |= self.company.handles(signal);
             }
         }
-        self.outcome.last_words = relay.end();
+        let remembered = relay.end();
+        self.outcome.last_words = remembered.words;
+        self.outcome.earlier_words = remembered.earlier;
     }
 
     /// The workers of this node have ended: waits for the others', so that success is everybody's, and until
@@ -203,6 +206,7 @@ impl Launcher<'_> {
         if self.outcome.guardian_lost.is_some() {
             return;
         }
+        self.keep_words(&failure);
         self.report(Told::Restarting(failure.clone()));
         self.outcome.earlier.push(failure);
         self.outcome.why.get_or_insert(Why::Elsewhere);
@@ -214,6 +218,16 @@ impl Launcher<'_> {
         } else if self.outcome.done {
             self.renew();
         }
+    }
+
+    /// What the worker wrote last that ended this attempt, if it is one of ours.
+    fn keep_words(&self, failure: &Cause) {
+        let index = failure.rank.map(|it| it.0);
+        let index = index.and_then(|it| it.checked_sub(self.outcome.first_rank));
+        let ours = index.filter(|it| *it < self.company.workers());
+        self.relay
+            .iter()
+            .for_each(|it| it.keep(ours.map(LocalRank)));
     }
 
     /// Nothing of this attempt is left: the next may begin.

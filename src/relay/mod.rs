@@ -30,7 +30,5 @@ mod relaying;
 
 pub(crate) use channel::{Ends, Wiring};
 pub(crate) use relaying::{Relay, Relaying};
-#[cfg(test)]
-pub(crate) use tail::Tail;
-pub(crate) use tail::Words;
+pub(crate) use tail::{Tail, Words};
 pub(crate) use voice::Voice;

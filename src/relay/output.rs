@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::treatment::Stream;
+use crate::clock::exact_local_time;
 
 impl Stream {
     /// Our own, of this name.
@@ -94,7 +95,7 @@ impl Output {
         self.write(text);
         if let Some(log) = &mut self.log {
             // A full disk: what is said is said here, too.
-            let _ = log.write_all(text);
+            let _ = log.write_all(&dated(text));
         }
     }
 
@@ -109,6 +110,14 @@ impl Output {
         self.owner = Some(source);
         true
     }
+}
+
+/// With the time of day in front of every line.
+fn dated(text: &[u8]) -> Vec<u8> {
+    let now = exact_local_time();
+    let lines = text.split_inclusive(|it| *it == b'\n');
+    let lines = lines.flat_map(|it| [now.as_bytes(), b" ", it]);
+    lines.collect::<Vec<_>>().concat()
 }
 
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {

@@ -14,9 +14,9 @@ use super::channel::{Wiring, resize, same_file};
 use super::lane::Lane;
 use super::logs;
 use super::output::Output;
-use super::pump::Order;
+use super::pump::{Order, Tails};
 use super::source::Channel;
-use super::tail::Words;
+use super::tail::{Tail, Words};
 use super::treatment::{Started, Stream, Treatment};
 use super::voice::Voice;
 use crate::plan::Plan;
@@ -44,6 +44,15 @@ pub(crate) struct Relay<'a> {
     starts: BTreeMap<LocalRank, u32>,
     /// Those that are still open are told the terminal's size.
     ends: Vec<Weak<OwnedFd>>,
+}
+
+/// What is left of a relay that has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// Of each worker: on stderr, if it wrote there.
+    pub(crate) words: Words,
+    /// Of the worker that ended each attempt but the last; of one that was not ours nothing.
+    pub(crate) earlier: Vec<Tail>,
 }
 
 impl Relaying {
@@ -148,6 +157,12 @@ impl Relay<'_> {
         resize(open.iter().map(Arc::as_ref));
     }
 
+    /// An attempt has failed, by this worker if it is one of ours.
+    pub(crate) fn keep(&self, worker: Option<LocalRank>) {
+        let orders = self.lanes.iter().map(|it| &it.orders);
+        orders.for_each(|it| it.give(Order::Keep(worker)));
+    }
+
     /// To be called when every worker has ended: the pumps write what is left and end.
     pub(crate) fn finish(&self) {
         let orders = self.lanes.iter().map(|it| &it.orders);
@@ -168,25 +183,39 @@ impl Relay<'_> {
         self.lanes.iter().filter_map(Lane::life)
     }
 
-    /// The last words of each worker: on stderr, if it wrote there. A pump that has not ended, since nobody
-    /// reads what it writes, is left behind with that.
-    pub(crate) fn end(mut self) -> Words {
-        let last = self.lanes.pop().and_then(Lane::remains);
-        let others = self.lanes.into_iter().filter_map(Lane::remains);
-        let mut words = Words::new();
-        for ((rank, _), tail) in others.flat_map(|it| it.tails) {
-            words.insert(rank, tail);
-        }
-        match last {
-            Some(remains) => {
-                self.voice.go_straight(remains.output, &remains.orders);
-                for ((rank, _), tail) in remains.tails {
-                    words.entry(rank).or_default().follow(tail);
+    /// The last words of the workers. A pump that has not ended, since nobody reads what it writes, is left
+    /// behind with them.
+    pub(crate) fn end(self) -> Remembered {
+        let mut all = Remembered::default();
+        let last = self.lanes.len().saturating_sub(1);
+        for (number, lane) in self.lanes.into_iter().enumerate() {
+            let Some(remains) = lane.remains() else {
+                if number == last {
+                    self.voice.go_silent();
                 }
+                continue;
+            };
+            all.add(remains.tails, remains.kept);
+            if number == last {
+                self.voice.go_straight(remains.output, &remains.orders);
             }
-            None => self.voice.go_silent(),
         }
-        words
+        all
+    }
+}
+
+impl Remembered {
+    /// Takes in what one of our streams has brought; stderr comes last, for its words count most.
+    pub(super) fn add(&mut self, tails: Tails, kept: Vec<Tail>) {
+        for ((rank, _), tail) in tails {
+            self.words.entry(rank).or_default().follow(tail);
+        }
+        if self.earlier.len() < kept.len() {
+            self.earlier.resize_with(kept.len(), Tail::default);
+        }
+        for (words, tail) in self.earlier.iter_mut().zip(kept) {
+            words.follow(tail);
+        }
     }
 }
 

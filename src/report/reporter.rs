@@ -17,6 +17,7 @@ use super::refusal;
 use super::summary::{Summary, went_well};
 use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
+use crate::clock::local_time;
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::relay::Voice;
@@ -128,7 +129,8 @@ impl<'a> Reporter<'a> {
                 self.ended.clear();
                 self.attempts += 1;
                 let failed = failed_attempt(self.attempts, self.plan, cause);
-                complain(&format!("fabric: {failed}; all workers start again\n"));
+                self.voice
+                    .say(&format!("fabric: {failed}; all workers start again\n"));
             }
             Told::Elsewhere(cause) => {
                 self.voice.say(&format!(
@@ -153,7 +155,7 @@ impl<'a> Reporter<'a> {
                 self.running.remove(&worker);
                 self.ended.push(self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
-                    self.failure = Some((status, time_of_day()));
+                    self.failure = Some((status, local_time()));
                     self.shared_memory = shared_memory();
                 }
             }
@@ -219,7 +221,7 @@ impl<'a> Reporter<'a> {
         let id = std::process::id();
         self.voice.say(&format!(
             "fabric: {ended} ended with exit code 0 a minute ago, {running} still running\n\
-             hint: if it waits for what has ended, `fabric stop {id}` ends it\n"
+             hint: a rank that waits for one that has ended waits for ever; `fabric stop {id}` ends the run\n"
         ));
     }
 
@@ -270,22 +272,6 @@ fn already_used(busy: &Busy) -> String {
     });
     let users = users.collect::<Vec<_>>().join("; ");
     format!("GPU {} is already in use by {users}", busy.gpu)
-}
-
-/// Local time as `2026-07-20 14:03:22`.
-fn time_of_day() -> String {
-    let mut text = [0u8; 32];
-    // SAFETY: localtime_r fills in `parts`, and strftime writes at most the length that it is given.
-    let length = unsafe {
-        let now = libc::time(std::ptr::null_mut());
-        let mut parts = std::mem::zeroed();
-        if libc::localtime_r(&now, &mut parts).is_null() {
-            return String::new();
-        }
-        let format = c"%Y-%m-%d %H:%M:%S".as_ptr();
-        libc::strftime(text.as_mut_ptr().cast(), text.len(), format, &parts)
-    };
-    String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
 /// Columns of the terminal that shows our output, if one does.
