@@ -18,7 +18,6 @@ use super::ward::{Heard, Ward};
 use crate::relay::Relay;
 use crate::rendezvous::{Cause, Event as News};
 use crate::status::{Signal, Status};
-use crate::topology::LocalRank;
 
 /// How long the launcher tries to end what a killed guardian left to it.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -206,7 +205,8 @@ impl Launcher<'_> {
         if self.outcome.guardian_lost.is_some() {
             return;
         }
-        self.keep_words(&failure);
+        let (relay, first) = (self.relay.iter(), self.outcome.first_rank);
+        relay.for_each(|it| it.keep(failure.rank, first));
         self.report(Told::Restarting(failure.clone()));
         self.outcome.earlier.push(failure);
         self.outcome.why.get_or_insert(Why::Elsewhere);
@@ -218,16 +218,6 @@ impl Launcher<'_> {
         } else if self.outcome.done {
             self.renew();
         }
-    }
-
-    /// What the worker wrote last that ended this attempt, if it is one of ours.
-    fn keep_words(&self, failure: &Cause) {
-        let index = failure.rank.map(|it| it.0);
-        let index = index.and_then(|it| it.checked_sub(self.outcome.first_rank));
-        let ours = index.filter(|it| *it < self.company.workers());
-        self.relay
-            .iter()
-            .for_each(|it| it.keep(ours.map(LocalRank)));
     }
 
     /// Nothing of this attempt is left: the next may begin.

@@ -20,7 +20,7 @@ use super::tail::{Tail, Words};
 use super::treatment::{Started, Stream, Treatment};
 use super::voice::Voice;
 use crate::plan::Plan;
-use crate::topology::LocalRank;
+use crate::topology::{GlobalRank, LocalRank};
 
 /// Descriptors that the launcher needs for itself, besides one connection to the store per worker.
 const OTHERS: u64 = 24;
@@ -157,10 +157,12 @@ impl Relay<'_> {
         resize(open.iter().map(Arc::as_ref));
     }
 
-    /// An attempt has failed, by this worker if it is one of ours.
-    pub(crate) fn keep(&self, worker: Option<LocalRank>) {
+    /// An attempt has failed: what the worker of this rank wrote last is kept, if it is one of ours.
+    pub(crate) fn keep(&self, rank: Option<GlobalRank>, first_rank: u32) {
+        let index = rank.and_then(|it| it.0.checked_sub(first_rank));
+        let ours = index.filter(|it| *it < self.plan.workers()).map(LocalRank);
         let orders = self.lanes.iter().map(|it| &it.orders);
-        orders.for_each(|it| it.give(Order::Keep(worker)));
+        orders.for_each(|it| it.give(Order::Keep(ours)));
     }
 
     /// To be called when every worker has ended: the pumps write what is left and end.
