@@ -87,10 +87,8 @@ impl<'a> Reporter<'a> {
 
     /// What may go wrong, or other than asked.
     pub(crate) fn warn(&self) {
-        if !self.plan.ignored.is_empty() {
-            let names = self.plan.ignored.join(", ");
-            self.voice
-                .say(&format!("fabric: set, but without effect here: {names}\n"));
+        if let Some(said) = without_effect(&self.plan.ignored) {
+            self.voice.say(&format!("fabric: {said}\n"));
         }
         for busy in &self.plan.busy {
             self.voice.say(&format!("fabric: {}\n", already_used(busy)));
@@ -260,6 +258,17 @@ impl<'a> Reporter<'a> {
     fn global(&self, worker: LocalRank) -> u32 {
         self.first_rank + worker.0
     }
+}
+
+/// A sentence on variables that ask for what we do not do, and the way out behind `hint: `.
+pub(crate) fn without_effect(variables: &[&str]) -> Option<String> {
+    let names = variables.join(", ");
+    (!variables.is_empty()).then(|| {
+        format!(
+            "set, but without effect here: {names}\n\
+             hint: unset what this run does not need; for what it needs use torchrun"
+        )
+    })
 }
 
 /// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
