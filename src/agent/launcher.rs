@@ -46,7 +46,7 @@ pub(crate) struct Launcher<'a> {
     company: Company<'a>,
     outcome: Outcome,
     /// Where news go on to. The report may be read by a pager that stands still, so another thread waits.
-    told: Sender<Told>,
+    told: Sender<(Instant, Told)>,
     /// Commands that the guardian has not taken in yet, and for how long nothing was heard meanwhile.
     unanswered: usize,
     silence: Duration,
@@ -66,7 +66,7 @@ impl Launcher<'_> {
         ward: Ward,
         relay: Option<Relay<'a>>,
         company: Company<'a>,
-        told: Sender<Told>,
+        told: Sender<(Instant, Told)>,
     ) -> Launcher<'a> {
         Launcher {
             inbox,
@@ -269,7 +269,7 @@ impl Launcher<'_> {
 
     fn report(&self, told: Told) {
         // The other end is there as long as we are.
-        let _ = self.told.send(told);
+        let _ = self.told.send((Instant::now(), told));
     }
 
     /// One wait and what follows from it; false once the guardian has ended.

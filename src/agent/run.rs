@@ -22,8 +22,8 @@ use crate::plan::Plan;
 use crate::relay::{Relaying, Voice};
 use crate::rendezvous::Server;
 
-/// Told everything as it comes. It may wait for whoever reads the report.
-pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told) + Send);
+/// Told everything as it comes, with the time when it came. It may wait for whoever reads the report.
+pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told, Instant) + Send);
 
 /// What the launcher was born into.
 pub(crate) struct Start<'a> {
@@ -90,11 +90,11 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
 /// A reader of the report who has stopped reading shall delay no signal: another thread waits for them.
 fn report_beside<'s>(
     scope: &'s Scope<'s, '_>,
-    events: Receiver<Told>,
+    events: Receiver<(Instant, Told)>,
     hear: Hear<'s>,
 ) -> Result<()> {
     let thread = Builder::new().name("report".to_owned());
-    let report = move || events.iter().for_each(|it| hear(&it));
+    let report = move || events.iter().for_each(|(at, told)| hear(&told, at));
     let started = thread.spawn_scoped(scope, report).map_err(refused);
     started.context("failed to start the thread that reports")?;
     Ok(())

@@ -16,6 +16,9 @@ use super::usage::Form;
 /// The original lists its options first; what only we have stands apart.
 const OWN_HEADING: &str = "Options of fabric's own (only before SCRIPT)";
 
+/// Those whose command lines can be completed.
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
 const HELP_TEMPLATE: &str =
     "{usage-heading} {usage}\n\n{about-with-newline}\n{all-args}{after-help}";
 
@@ -95,7 +98,19 @@ fn built(name: &str, mut root: Command) -> Command {
 pub(super) fn completion_script(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut root(0), "fabric", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Fish {
+        script.push_str(&fish_choices());
+    }
+    script
+}
+
+/// clap_complete leaves out the choices of an argument that is no option.
+fn fish_choices() -> String {
+    let shells = SHELLS.join(" ");
+    format!(
+        "complete -c fabric -n \"__fish_fabric_using_subcommand completions\" -f -a \"{shells}\"\n"
+    )
 }
 
 /// The manual page, troff for man(1): `fabric run` with all its options, then the other commands.
@@ -230,8 +245,7 @@ fn consolidate() -> Command {
 }
 
 fn completions() -> Command {
-    let shells =
-        PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|name| name.parse::<Shell>());
+    let shells = PossibleValuesParser::new(SHELLS).try_map(|name| name.parse::<Shell>());
     Command::new("completions")
         .about("Print a script that completes fabric's command line in a shell")
         .arg(help())
@@ -386,6 +400,16 @@ mod tests {
                 assert!(script.contains(word), "{shell}: {word}");
             }
         }
+    }
+
+    #[test]
+    fn fish_completes_the_shells_too() {
+        let script = completion_script(Shell::Fish);
+        let last = script.lines().last().unwrap_or_default();
+        assert!(
+            last.ends_with("completions\" -f -a \"bash zsh fish\""),
+            "{last}"
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) static OPTIONS: &[Opt] = &[
         .help("Print what would be started, with every value and where it came from, and start nothing"),
     own("--python", Kind::Text(|it, text| it.python = Some(text)))
         .value("PATH")
-        .help("Python interpreter that runs the script"),
+        .help("Python interpreter that runs the script; if not given, the one of the environment that fabric is installed in, of VIRTUAL_ENV or CONDA_PREFIX, or python3 on PATH"),
     own("--module", Kind::Flag(|it, on| it.module = on))
         .short('m')
         .help("SCRIPT is the name of a Python module, run as `python -m` does")

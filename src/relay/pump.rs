@@ -19,8 +19,8 @@ use super::tail::Tail;
 use super::treatment::Stream;
 use crate::topology::LocalRank;
 
-/// How long the beginning of a line waits for the rest.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+/// How long the beginning of a line waits for the rest: with a late timer and the way it is shown within 50 ms.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(45);
 /// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): what comes after as much was not
 /// there when we began to look.
 const CHANNEL: usize = 1024 * 1024;

@@ -182,7 +182,9 @@ fn seconds(time: Duration) -> Value {
 /// Of exit code and signal one is null.
 fn ended_by(status: Status) -> Value {
     match status {
-        Status::Code(code) => json!({"exit_code": code, "signal": null}),
+        Status::Code(code) => {
+            json!({"exit_code": code, "signal": null, "core_dumped": false})
+        }
         Status::Signal { signal, core } => {
             json!({"exit_code": null, "signal": signal.to_string(), "core_dumped": core})
         }
@@ -287,7 +289,7 @@ mod tests {
         let (status, asked) = (Status::Code(7), false);
         check(
             Event::Exited { worker, status, asked },
-            &format!(r#"{{"asked":false,"event":"exited","exit_code":7,"local_rank":1,"rank":5,{TIME},"signal":null}}"#)
+            &format!(r#"{{"asked":false,"core_dumped":false,"event":"exited","exit_code":7,"local_rank":1,"rank":5,{TIME},"signal":null}}"#)
                 .replace(&format!("{TIME},\"signal\":null"), r#""seconds":1.50025,"signal":null,"time":1700000001.50025"#),
         );
         let why = Why::Signal(Signal::TERM);

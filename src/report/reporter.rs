@@ -93,6 +93,11 @@ impl<'a> Reporter<'a> {
         for busy in &self.plan.busy {
             self.voice.say(&format!("fabric: {}\n", already_used(busy)));
         }
+        if !self.plan.busy.is_empty() {
+            self.voice.say(
+                "hint: end that, or choose other GPUs with --devices or CUDA_VISIBLE_DEVICES\n",
+            );
+        }
     }
 
     /// Another port than the usual one is worth a line.
@@ -106,10 +111,10 @@ impl<'a> Reporter<'a> {
         ));
     }
 
-    /// Says what a person wants to know at once.
-    pub(crate) fn hear(&mut self, told: &Told) {
+    /// Says what a person wants to know at once; this happened, or was heard of, at that time.
+    pub(crate) fn hear(&mut self, told: &Told, at: Instant) {
         if let Some(files) = &mut self.files {
-            files.hear(told, self.plan, self.first_rank);
+            files.hear(told, at, self.plan, self.first_rank);
         }
         match told {
             Told::Event(stamped) => self.hear_event(stamped),
