@@ -18,6 +18,7 @@
 mod lines;
 mod tail;
 mod prefix;
+mod filter;
 mod treatment;
 mod logs;
 mod output;

@@ -221,7 +221,8 @@ impl Pump {
 
     fn retire(&mut self, number: u64) {
         if let Some(source) = self.sources.remove(&number) {
-            self.tails.insert((source.rank, source.stream), source.tail);
+            let whose = (source.rank, source.stream);
+            self.tails.insert(whose, source.end_files());
         }
     }
 

@@ -251,6 +251,30 @@ fn what_is_teed_is_labelled_as_by_torchrun() {
 }
 
 #[test]
+fn lines_with_chosen_texts_are_in_a_file_of_all_workers() {
+    let lines = "import os
+rank = os.environ['RANK']
+for step in range(3): print('step', step, 'loss', rank); print('noise')
+print('a,b without an end', rank, end='')
+";
+    let fabric = run(2).args(["--ranks", "0", "--duplicate-stdout-filters", "loss,a,,b"]);
+    let done = fabric.code(lines).finish().expect_code(0);
+    assert_eq!(done.stdout.matches("noise\n").count(), 3);
+    let folder = done.stderr.lines().next().unwrap();
+    let folder = Path::new(folder.strip_prefix("fabric: logs in ").unwrap());
+    let files = files(folder);
+    let text = &files[Path::new("attempt_0/filtered_stdout.log")];
+    for rank in 0..2 {
+        let own = |it: &&str| it.starts_with(&format!("[default{rank}]:"));
+        let step = |it| format!("[default{rank}]:step {it} loss {rank}");
+        let last = format!("[default{rank}]:a,b without an end {rank}");
+        let found: Vec<&str> = text.lines().filter(own).collect();
+        assert_eq!(found, [step(0), step(1), step(2), last], "{text}");
+    }
+    assert_eq!(files.len(), 2, "{:?}", files.keys());
+}
+
+#[test]
 fn where_both_streams_are_one_file_lines_of_all_are_whole() {
     let lines = "import os, sys\nfor number in range(2000): os.write(1 + number % 2, b'x' * 199 + b'\\n')\n";
     let fabric = run(3);
