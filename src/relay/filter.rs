@@ -33,9 +33,13 @@ impl Filter {
         }
     }
 
-    /// The last line, which has no end.
+    /// The last line, which has no end; it gets one, for others write to the same file.
     pub(super) fn rest(&mut self) -> Vec<u8> {
-        self.pick(self.held.len())
+        let mut rest = self.pick(self.held.len());
+        if !rest.is_empty() {
+            rest.push(b'\n');
+        }
+        rest
     }
 
     fn pick(&mut self, length: usize) -> Vec<u8> {
@@ -75,7 +79,7 @@ mod tests {
     fn lines_may_come_in_pieces_and_without_an_end() {
         check(
             &["acc\nlo", "ss 1", "\nlos", "s 2"],
-            "[0]:loss 1\n[0]:loss 2",
+            "[0]:loss 1\n[0]:loss 2\n",
         );
     }
 
