@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::tail::uncoloured;
 use super::treatment::Stream;
 use crate::clock::exact_local_time;
 
@@ -95,7 +96,7 @@ impl Output {
         self.write(text);
         if let Some(log) = &mut self.log {
             // A full disk: what is said is said here, too.
-            let _ = log.write_all(&dated(text));
+            let _ = log.write_all(dated(text).as_bytes());
         }
     }
 
@@ -112,12 +113,12 @@ impl Output {
     }
 }
 
-/// With the time of day in front of every line.
-fn dated(text: &[u8]) -> Vec<u8> {
+/// Without colours, and with the time of day in front of every line.
+fn dated(text: &[u8]) -> String {
     let now = exact_local_time();
-    let lines = text.split_inclusive(|it| *it == b'\n');
-    let lines = lines.flat_map(|it| [now.as_bytes(), b" ", it]);
-    lines.collect::<Vec<_>>().concat()
+    let text = String::from_utf8_lossy(text);
+    let lines = text.lines().map(uncoloured);
+    lines.map(|it| format!("{now} {it}\n")).collect()
 }
 
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {

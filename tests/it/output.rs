@@ -199,6 +199,23 @@ fn the_launchers_own_words_are_in_its_log() {
 }
 
 #[test]
+fn the_launchers_log_has_no_colours_of_the_terminal() {
+    let fabric = run(1).worker("exit_with.py").arg("7");
+    let base = fabric.scratch().join("logs");
+    let fabric = fabric.env("FABRIC_LOG_DIR", &base);
+    let (terminal, running) = Terminal::start(fabric, 24, 80);
+    terminal.wait_for("\x1b[1;31mfabric: rank 0 failed");
+    let done = running.finish().expect_code(7);
+    let files = files(&done.scratch.path().join("logs"));
+    let log = files
+        .iter()
+        .find(|(path, _)| path.ends_with("launcher.log"));
+    let (_, log) = log.unwrap();
+    assert!(log.contains(" fabric: rank 0 failed"), "{log}");
+    assert!(!log.contains('\x1b'), "{log}");
+}
+
+#[test]
 fn redirected_streams_are_in_files_only() {
     let fabric = run(2);
     let base = fabric.scratch().join("logs");
