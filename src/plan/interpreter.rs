@@ -112,7 +112,7 @@ fn explicit(
             source: source_text,
         }),
         None => Err(format!(
-            "the interpreter `{}` ({source}) {}",
+            "the interpreter `{}` ({source}) {}\nhint: `command -v python3` prints the one of this shell",
             named.display(),
             if plain {
                 "is not on PATH"
