@@ -40,6 +40,23 @@ Every line is ok, warn or bad; what is not ok comes with the way out.
 
 Exit code 0: nothing is bad. 1: something is.";
 
+/// What `fabric run` ends with.
+const EXIT_CODES: &[(&str, &str)] = &[
+    ("0", "Every worker has exited with 0."),
+    ("1", "Nothing could be launched: one line says why."),
+    ("2", "The command line is wrong."),
+    ("124", "The run has taken longer than --timeout."),
+    (
+        "126, 127",
+        "The system would not, or could not, execute the interpreter.",
+    ),
+    ("N", "The worker that failed first has exited with N."),
+    (
+        "128+S",
+        "The worker that failed first has died of signal S.",
+    ),
+];
+
 /// `fabric` with all its commands; help is at most `width` columns wide.
 pub(super) fn root(width: usize) -> Command {
     Command::new("fabric")
@@ -131,7 +148,8 @@ pub(super) fn man_page() -> String {
         sections.iter().all(Result::is_ok),
         "memory takes all writes"
     );
-    String::from_utf8_lossy(&page).into_owned() + &man_commands()
+    let page = String::from_utf8_lossy(&page).into_owned();
+    page + &man_commands() + &man_exit_codes()
 }
 
 /// clap_mangen would refer to a page for each command, which nobody installs.
@@ -143,6 +161,12 @@ fn man_commands() -> String {
         text.push_str(&format!(".TP\n\\fBfabric {}\\fR\n{about}\n", it.get_name()));
     }
     text
+}
+
+fn man_exit_codes() -> String {
+    let codes = EXIT_CODES.iter();
+    let codes = codes.map(|(code, meaning)| format!(".TP\n\\fB{code}\\fR\n{meaning}\n"));
+    format!(".SH EXIT STATUS\n{}", codes.collect::<String>())
 }
 
 fn run() -> Command {
@@ -389,6 +413,7 @@ mod tests {
             assert!(page.contains(opt.flag), "{}", opt.flag);
         }
         assert!(page.contains("fabric doctor") && page.contains("fabric stop"));
+        assert!(page.contains("EXIT STATUS") && page.contains("signal S"));
         assert!(page.contains("fabric completions") && !page.contains("fabric-run(1)"));
     }
 
