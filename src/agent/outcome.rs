@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::event::{Event, Pid, Step, Why};
 use super::message::Stamped;
 use super::policy::Moment;
-use crate::relay::Words;
+use crate::relay::{Tail, Words};
 use crate::rendezvous::Cause;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
     /// What workers wrote last, where we have seen it.
     pub(crate) last_words: Words,
+    /// What those wrote last that ended the attempts before this one, as far as they were ours.
+    pub(crate) earlier_words: Vec<Tail>,
 }
 
 /// How the launcher shall leave.
@@ -86,6 +88,7 @@ impl Outcome {
             unmet: None,
             confessions: BTreeMap::new(),
             last_words: Words::new(),
+            earlier_words: Vec::new(),
         }
     }
 

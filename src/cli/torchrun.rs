@@ -6,7 +6,7 @@
 use super::options::OPTIONS;
 use crate::environ::Environ;
 
-/// A variable that no option of ours reads, or not yet.
+/// A variable that no option of ours reads.
 struct Foreign {
     name: &'static str,
     /// Values that ask for nothing, besides the empty one.
@@ -30,14 +30,6 @@ const FOREIGN: &[Foreign] = &[
     foreign("PET_LOCAL_ADDR", &[]),
     foreign("PET_EVENT_LOG_HANDLER", &["null"]),
     foreign("PET_RUN_PATH", &["0"]),
-    foreign("PET_LOG_DIR", &[]),
-    foreign("PET_REDIRECTS", &["0"]),
-    foreign("PET_TEE", &["0"]),
-    foreign("PET_LOG_LINE_PREFIX_TEMPLATE", &[]),
-    foreign("PET_LOCAL_RANKS_FILTER", &[]),
-    foreign("PET_DUPLICATE_STDOUT_FILTERS", &[]),
-    foreign("PET_DUPLICATE_STDERR_FILTERS", &[]),
-    foreign("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", &[]),
     foreign("TORCHELASTIC_ENABLE_FILE_TIMER", &["0"]),
     foreign("TORCHELASTIC_HEALTH_CHECK_PORT", &[]),
     foreign("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", &["0"]),

@@ -383,8 +383,18 @@ pub(crate) fn alive(pid: i32) -> bool {
 
 /// Waits for a condition; never just for time to pass.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
+pub(crate) fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    wait_until_within(DEADLINE, what, condition);
+}
+
+/// The same, for what takes a fixed time that is no shorter.
+#[track_caller]
+pub(crate) fn wait_until_within(
+    patience: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
+    let deadline = Instant::now() + patience;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::yield_now();
