@@ -104,7 +104,7 @@ impl Pump {
 
     /// Pumps until it is told to finish.
     pub(super) fn run(mut self) -> Remains {
-        self.buffer.resize(ROOM, 0);
+        self.buffer = vec![0; ROOM];
         let mut events = [EpollEvent::empty(); TURN];
         loop {
             let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
@@ -290,9 +290,12 @@ impl Pump {
         }
     }
 
-    /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still have their channels.
+    /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still
+    /// have their channels.
     pub(super) fn finish(mut self) -> Remains {
-        self.buffer.resize(ROOM, 0);
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; ROOM];
+        }
         self.take_orders();
         self.drain();
         while let Some((&number, source)) = self.sources.iter_mut().next() {
