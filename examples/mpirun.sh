@@ -6,7 +6,8 @@ hosts=${1:?usage: examples/mpirun.sh HOST,HOST...}
 
 command=(fabric run --accelerator cpu --devices 2 examples/train.py)
 
-if mpirun --version | grep -q 'Open MPI'; then
+# `mpirun (Open MPI) 4.1` or `mpirun.openmpi (OpenRTE) 4.1`; MPICH says `HYDRA build details`.
+if [[ $(mpirun --version) == *Open* ]]; then
     # One launcher per host. --bind-to none: else Open MPI binds each to one core, and its
     # workers with it. -x: other hosts get a login's environment, not this one.
     mpirun --host "$hosts" --map-by ppr:1:node --bind-to none -x PATH "${command[@]}"

@@ -47,10 +47,10 @@ pub(crate) fn run(
         voice: &voice,
         origin,
     };
-    let outcome = agent::run(&plan, start, &mut |it| {
+    let outcome = agent::run(&plan, start, &mut |it, at| {
         // First, for the report may have a reader who does not read.
         board.hear(it);
-        reporter.hear(it);
+        reporter.hear(it, at);
     })?;
     reporter.sum_up(&outcome);
     Ok(outcome.exit())

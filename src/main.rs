@@ -8,6 +8,7 @@ compile_error!(
 mod status;
 mod topology;
 mod source;
+mod clock;
 mod integer;
 mod environ;
 mod accelerator;

@@ -175,94 +175,100 @@ fn samples<S: Strategy>(strategy: S) -> Vec<S::Value> {
     (0..RANDOM_CASES).map(|_| sample()).collect()
 }
 
-#[test]
-fn random_requests_for_devices_get_the_answer_of_the_original() {
-    let names = prop::sample::select(ACCELERATORS);
-    let machines = prop::sample::select(&[(0, 0), (1, 0), (4, 0), (0, 1), (4, 1)][..]);
-    let cases = samples((names, text(NUMBERS), machines));
-    let questions = cases.iter().map(|((name, _), devices, (cuda, mps))| {
+/// What asks the original itself.
+mod live {
+    use super::*;
+
+    #[test]
+    fn random_requests_for_devices_get_the_answer_of_the_original() {
+        let names = prop::sample::select(ACCELERATORS);
+        let machines = prop::sample::select(&[(0, 0), (1, 0), (4, 0), (0, 1), (4, 1)][..]);
+        let cases = samples((names, text(NUMBERS), machines));
+        let questions = cases.iter().map(|((name, _), devices, (cuda, mps))| {
         json!({"accelerator": name, "devices": devices, "cuda": cuda, "mps": mps})
     });
-    let answers = ask(questions);
-    for (((name, accelerator), devices, machine), answer) in cases.iter().zip(answers) {
-        let ours = select(*accelerator, devices, *machine);
-        let comparable = match &ours {
-            Ok(selection) => json!(selection.workers),
-            Err(refusal) => complaint(&refusal.why, &answer),
-        };
-        assert_eq!(
-            comparable, answer,
-            "{devices:?} for {name:?} on {machine:?}: {ours:?}"
-        );
+        let answers = ask(questions);
+        for (((name, accelerator), devices, machine), answer) in cases.iter().zip(answers) {
+            let ours = select(*accelerator, devices, *machine);
+            let comparable = match &ours {
+                Ok(selection) => json!(selection.workers),
+                Err(refusal) => complaint(&refusal.why, &answer),
+            };
+            assert_eq!(
+                comparable, answer,
+                "{devices:?} for {name:?} on {machine:?}: {ours:?}"
+            );
+        }
     }
-}
 
-/// What the original says where we refuse.
-fn complaint(why: &Why, answer: &Value) -> Value {
-    match why {
-        Why::NoneAsked if *answer == json!(0) => json!(0),
-        Why::NoneAsked | Why::NoneThere(_) => json!("none"),
-        Why::Tpu | Why::AutoForGpu | Why::NotAnInteger { .. } => json!("ValueError"),
-        Why::NotACount { .. } => json!("TypeError"),
-        Why::TooMany => json!("the original would try"),
-        Why::Twice { .. } | Why::TwoKinds => json!("twice"),
-        Why::Missing { .. } | Why::TooFew { .. } => json!("missing"),
+    /// What the original says where we refuse.
+    fn complaint(why: &Why, answer: &Value) -> Value {
+        match why {
+            Why::NoneAsked if *answer == json!(0) => json!(0),
+            Why::NoneAsked | Why::NoneThere(_) => json!("none"),
+            Why::Tpu | Why::AutoForGpu | Why::NotAnInteger { .. } => json!("ValueError"),
+            Why::NotACount { .. } => json!("TypeError"),
+            Why::TooMany => json!("the original would try"),
+            Why::Twice { .. } | Why::TwoKinds => json!("twice"),
+            Why::Missing { .. } | Why::TooFew { .. } => json!("missing"),
+        }
     }
-}
 
-#[test]
-fn random_lists_of_visible_devices_get_the_count_of_torch() {
-    let gpus = json!(["GPU-aaa1", "GPU-aab2", "GPU-b003", "GPU-c004"]);
-    let setting = || prop::option::weighted(0.6, prop_oneof![text(NUMBERS), text(NAMES)]);
-    let cases = samples((any::<bool>(), setting(), setting(), setting()));
-    let environs = cases.iter().map(|(_, cuda, rocr, hip)| {
-        let named = [
-            ("CUDA_VISIBLE_DEVICES", cuda),
-            ("ROCR_VISIBLE_DEVICES", rocr),
-            ("HIP_VISIBLE_DEVICES", hip),
-        ];
-        let set = named.map(|(name, value)| Some((name, value.as_deref()?)));
-        set.into_iter().flatten().collect::<Vec<_>>()
-    });
-    let environs: Vec<_> = environs.collect();
-    let questions = cases.iter().zip(&environs).map(|((amd, ..), environ)| {
-        let environ: serde_json::Map<_, _> = environ
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), json!(value)))
-            .collect();
-        json!({"build": if *amd { "amd" } else { "nvidia" }, "environ": environ, "gpus": gpus})
-    });
-    let answers = ask(questions);
-    for (((amd, ..), environ), answer) in cases.iter().zip(&environs).zip(answers) {
-        let read = if *amd { Visible::amd } else { Visible::nvidia };
-        let visible = read(&environ.iter().copied().collect::<Environ>());
-        let ours = match visible.map(|it| it.devices(&machine(&gpus)).count) {
-            // There are no partitions, whoever is asked.
-            Ok(0) if answer == json!(-1) => json!(-1),
-            Ok(count) => json!(count),
-            Err(_) => json!("error"),
-        };
-        assert_eq!(ours, answer, "amd {amd}, {environ:?}");
+    #[test]
+    fn random_lists_of_visible_devices_get_the_count_of_torch() {
+        let gpus = json!(["GPU-aaa1", "GPU-aab2", "GPU-b003", "GPU-c004"]);
+        let setting = || prop::option::weighted(0.6, prop_oneof![text(NUMBERS), text(NAMES)]);
+        let cases = samples((any::<bool>(), setting(), setting(), setting()));
+        let environs = cases.iter().map(|(_, cuda, rocr, hip)| {
+            let named = [
+                ("CUDA_VISIBLE_DEVICES", cuda),
+                ("ROCR_VISIBLE_DEVICES", rocr),
+                ("HIP_VISIBLE_DEVICES", hip),
+            ];
+            let set = named.map(|(name, value)| Some((name, value.as_deref()?)));
+            set.into_iter().flatten().collect::<Vec<_>>()
+        });
+        let environs: Vec<_> = environs.collect();
+        let questions = cases.iter().zip(&environs).map(|((amd, ..), environ)| {
+            let environ: serde_json::Map<_, _> = environ
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect();
+            json!({"build": if *amd { "amd" } else { "nvidia" }, "environ": environ, "gpus": gpus})
+        });
+        let answers = ask(questions);
+        for (((amd, ..), environ), answer) in cases.iter().zip(&environs).zip(answers) {
+            let read = if *amd { Visible::amd } else { Visible::nvidia };
+            let visible = read(&environ.iter().copied().collect::<Environ>());
+            let ours = match visible.map(|it| it.devices(&machine(&gpus)).count) {
+                // There are no partitions, whoever is asked.
+                Ok(0) if answer == json!(-1) => json!(-1),
+                Ok(count) => json!(count),
+                Err(_) => json!("error"),
+            };
+            assert_eq!(ours, answer, "amd {amd}, {environ:?}");
+        }
     }
-}
 
-/// The original's answers, in order.
-fn ask(questions: impl Iterator<Item = Value>) -> Vec<Value> {
-    let environ = Environ::of_this_process();
-    let python = environ.text("FABRIC_TEST_PYTHON");
-    let python = python.expect("FABRIC_TEST_PYTHON names a Python that has lightning and torch");
-    let mut file = tempfile::tempfile().unwrap();
-    for question in questions {
-        writeln!(file, "{question}").unwrap();
+    /// The original's answers, in order.
+    fn ask(questions: impl Iterator<Item = Value>) -> Vec<Value> {
+        let environ = Environ::of_this_process();
+        let python = environ.text("FABRIC_TEST_PYTHON");
+        let python =
+            python.expect("FABRIC_TEST_PYTHON names a Python that has lightning and torch");
+        let mut file = tempfile::tempfile().unwrap();
+        for question in questions {
+            writeln!(file, "{question}").unwrap();
+        }
+        std::io::Seek::rewind(&mut file).unwrap();
+        let output = Command::new(python)
+            .arg("tests/peer/devices.py")
+            .stdin(file)
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap_or_else(|error| panic!("failed to run FABRIC_TEST_PYTHON={python}: {error}"));
+        let answers: Vec<_> = recorded(std::str::from_utf8(&output.stdout).unwrap()).collect();
+        assert_eq!(answers.len(), RANDOM_CASES, "each question gets an answer");
+        answers
     }
-    std::io::Seek::rewind(&mut file).unwrap();
-    let output = Command::new(python)
-        .arg("tests/peer/devices.py")
-        .stdin(file)
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap_or_else(|error| panic!("failed to run FABRIC_TEST_PYTHON={python}: {error}"));
-    let answers: Vec<_> = recorded(std::str::from_utf8(&output.stdout).unwrap()).collect();
-    assert_eq!(answers.len(), RANDOM_CASES, "each question gets an answer");
-    answers
 }

@@ -23,6 +23,10 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 /// A secret that all launchers of a run share; set by whoever starts them.
 const TOKEN: &str = "FABRIC_TOKEN";
 
+/// By this variable agents of torch are spared to tell each other how many workers they have
+/// (torch 2.6 and later, `torch/distributed/elastic/agent/server/api.py`).
+const IDENTICAL: &str = "TORCH_ELASTIC_WORKER_IDENTICAL";
+
 /// By these variables a user says which interfaces torch's libraries shall take.
 const IFNAMES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
 
@@ -279,6 +283,7 @@ fn party(plan: &Plan) -> Party {
         launcher: env!("CARGO_PKG_VERSION").to_owned(),
         max_restarts: plan.max_restarts,
         script: plan.script.to_string_lossy().into_owned(),
+        identical: plan.environ.text(IDENTICAL) == Some("1"),
         token: plan.environ.text(TOKEN).map(ToOwned::to_owned),
     }
 }

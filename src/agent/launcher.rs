@@ -168,7 +168,9 @@ impl<'s, 'e> Launcher<'s, 'e> {
                 enough |= self.company.handles(signal);
             }
         }
-        self.outcome.last_words = relay.end();
+        let remembered = relay.end();
+        self.outcome.last_words = remembered.words;
+        self.outcome.earlier_words = remembered.earlier;
     }
 
     /// The workers of this node have ended: waits for the others', so that success is everybody's, and until
@@ -223,6 +225,8 @@ impl<'s, 'e> Launcher<'s, 'e> {
             match news {
                 News::Waiting(text) => self.report(Told::Waiting(text)),
                 News::Notice(text) => self.report(Told::Notice(text)),
+                // Somebody has wanted the end in the moment in which all was about to begin again.
+                News::Ready(_) if self.outcome.why.is_some() => {}
                 News::Ready(ready) => {
                     self.outcome.first_rank = ready.base.0;
                     self.outcome.done = false;
@@ -248,6 +252,8 @@ impl<'s, 'e> Launcher<'s, 'e> {
         if self.outcome.guardian_lost.is_some() {
             return;
         }
+        let (relay, first) = (self.relay.iter(), self.outcome.first_rank);
+        relay.for_each(|it| it.keep(failure.rank, first));
         self.report(Told::Restarting(failure.clone()));
         self.outcome.earlier.push(failure);
         self.outcome.why.get_or_insert(Why::Elsewhere);

@@ -69,7 +69,7 @@ pub(crate) use error_file::parse as parse_error_file;
 pub(crate) use event::{Event, Pid, Step, Why};
 pub(crate) use host::{Hosted, host};
 pub(crate) use limits::explained;
-pub(crate) use linux::PidFd;
+pub(crate) use linux::{PidFd, nameless_file};
 pub(crate) use message::Stamped;
 pub(crate) use outcome::{End, Exit, Outcome, Record, Refusal};
 pub(crate) use run::{Start, run};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::event::{Event, Pid, Step, Why};
 use super::message::Stamped;
 use super::policy::Moment;
-use crate::relay::Words;
+use crate::relay::{Tail, Words};
 use crate::rendezvous::Cause;
 use crate::status::{Signal, Status};
 use crate::topology::LocalRank;
@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) confessions: BTreeMap<u32, Vec<u8>>,
     /// What workers wrote last, where we have seen it.
     pub(crate) last_words: Words,
+    /// What those wrote last that ended the attempts before this one, as far as they were ours.
+    pub(crate) earlier_words: Vec<Tail>,
 }
 
 /// How the launcher shall leave.
@@ -86,6 +88,7 @@ impl Outcome {
             unmet: None,
             confessions: BTreeMap::new(),
             last_words: Words::new(),
+            earlier_words: Vec::new(),
         }
     }
 
@@ -125,6 +128,8 @@ impl Outcome {
             } => {
                 self.workers[worker.0 as usize].end = Some(End { at, status, asked });
             }
+            // Who wants the end has the last word, also where the workers were being ended already.
+            Event::Stopping { .. } if matches!(self.why, Some(Why::Signal(_))) => {}
             Event::Stopping { why } => self.why = Some(why),
             Event::Killing => self.killed = true,
             Event::Stuck { pid, state } => self.stuck.push((pid, state)),
@@ -190,3 +195,27 @@ pub(crate) const TIMED_OUT: u8 = 124;
 
 /// ENOENT, the same number on every system (errno(3)).
 const NOT_FOUND: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(first: Why, second: Why, expected: Why) {
+        let mut outcome = Outcome::new(1);
+        outcome.why = Some(first);
+        let event = Event::Stopping { why: second };
+        let at = Moment::ZERO;
+        outcome.add(Stamped { at, event });
+        assert_eq!(outcome.why, Some(expected));
+    }
+
+    #[test]
+    fn who_wants_the_end_has_the_last_word() {
+        let signal = Why::Signal(Signal::INT);
+        check(signal, Why::Elsewhere, signal);
+        check(Why::Elsewhere, signal, signal);
+        let failed = Why::Failed(LocalRank(0));
+        check(Why::Elsewhere, failed, failed);
+    }
+}

@@ -2,11 +2,14 @@
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, Scope};
+use std::time::Instant;
 
 use super::told::Told;
 
-/// Told everything as it comes. It may wait for whoever reads the report.
-pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told) + Send);
+/// Told everything, with the time when it came. It may wait for whoever reads the report.
+pub(crate) type Hear<'h> = &'h mut (dyn FnMut(&Told, Instant) + Send);
+
+type News = (Instant, Told);
 
 /// Hands on what happens to whoever reports. A reader of the report who has stopped reading shall delay no
 /// signal, so a thread waits for them; it is started for the first thing that cannot wait.
@@ -14,8 +17,8 @@ pub(crate) struct Telling<'s, 'e> {
     scope: &'s Scope<'s, 'e>,
     /// Until the thread has it.
     hear: Option<Hear<'e>>,
-    kept: Vec<Told>,
-    thread: Option<Sender<Told>>,
+    kept: Vec<News>,
+    thread: Option<Sender<News>>,
 }
 
 impl<'s, 'e> Telling<'s, 'e> {
@@ -30,13 +33,14 @@ impl<'s, 'e> Telling<'s, 'e> {
     }
 
     pub(crate) fn tell(&mut self, told: Told) {
+        let urgent = !told.can_wait();
+        let news = (Instant::now(), told);
         if let Some(thread) = &self.thread {
             // The other end is there as long as we are.
-            let _ = thread.send(told);
+            let _ = thread.send(news);
             return;
         }
-        let urgent = !told.can_wait();
-        self.kept.push(told);
+        self.kept.push(news);
         if urgent {
             self.settle();
         }
@@ -49,10 +53,10 @@ impl<'s, 'e> Telling<'s, 'e> {
         }
         // Given to a thread that was refused, it would be lost.
         let (give, take) = channel::<Hear<'e>>();
-        let (sender, news) = channel::<Told>();
+        let (sender, news) = channel::<News>();
         let body = move || {
             if let Ok(hear) = take.recv() {
-                news.iter().for_each(|it| hear(&it));
+                news.iter().for_each(|(at, told)| hear(&told, at));
             }
         };
         let thread = Builder::new().name("report".to_owned());
@@ -69,7 +73,7 @@ impl<'s, 'e> Telling<'s, 'e> {
     /// end.
     pub(crate) fn hear_kept(&mut self) {
         if let Some(hear) = &mut self.hear {
-            self.kept.drain(..).for_each(|it| hear(&it));
+            self.kept.drain(..).for_each(|(at, told)| hear(&told, at));
         }
     }
 }

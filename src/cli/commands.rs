@@ -16,6 +16,9 @@ use super::usage::Form;
 /// The original lists its options first; what only we have stands apart.
 const OWN_HEADING: &str = "Options of fabric's own (only before SCRIPT)";
 
+/// Those whose command lines can be completed.
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
 const HELP_TEMPLATE: &str =
     "{usage-heading} {usage}\n\n{about-with-newline}\n{all-args}{after-help}";
 
@@ -36,6 +39,23 @@ Check what a `fabric run` with the same options would meet on this machine, and 
 Every line is ok, warn or bad; what is not ok comes with the way out.
 
 Exit code 0: nothing is bad. 1: something is.";
+
+/// What `fabric run` ends with.
+const EXIT_CODES: &[(&str, &str)] = &[
+    ("0", "Every worker has exited with 0."),
+    ("1", "Nothing could be launched: one line says why."),
+    ("2", "The command line is wrong."),
+    ("124", "The run has taken longer than --timeout."),
+    (
+        "126, 127",
+        "The system would not, or could not, execute the interpreter.",
+    ),
+    ("N", "The worker that failed first has exited with N."),
+    (
+        "128+S",
+        "The worker that failed first has died of signal S.",
+    ),
+];
 
 /// `fabric` with all its commands; help is at most `width` columns wide.
 pub(super) fn root(width: usize) -> Command {
@@ -95,7 +115,19 @@ fn built(name: &str, mut root: Command) -> Command {
 pub(super) fn completion_script(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut root(0), "fabric", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Fish {
+        script.push_str(&fish_choices());
+    }
+    script
+}
+
+/// clap_complete leaves out the choices of an argument that is no option.
+fn fish_choices() -> String {
+    let shells = SHELLS.join(" ");
+    format!(
+        "complete -c fabric -n \"__fish_fabric_using_subcommand completions\" -f -a \"{shells}\"\n"
+    )
 }
 
 /// The manual page, troff for man(1): `fabric run` with all its options, then the other commands.
@@ -116,7 +148,8 @@ pub(super) fn man_page() -> String {
         sections.iter().all(Result::is_ok),
         "memory takes all writes"
     );
-    String::from_utf8_lossy(&page).into_owned() + &man_commands()
+    let page = String::from_utf8_lossy(&page).into_owned();
+    page + &man_commands() + &man_exit_codes()
 }
 
 /// clap_mangen would refer to a page for each command, which nobody installs.
@@ -128,6 +161,12 @@ fn man_commands() -> String {
         text.push_str(&format!(".TP\n\\fBfabric {}\\fR\n{about}\n", it.get_name()));
     }
     text
+}
+
+fn man_exit_codes() -> String {
+    let codes = EXIT_CODES.iter();
+    let codes = codes.map(|(code, meaning)| format!(".TP\n\\fB{code}\\fR\n{meaning}\n"));
+    format!(".SH EXIT STATUS\n{}", codes.collect::<String>())
 }
 
 fn run() -> Command {
@@ -230,8 +269,7 @@ fn consolidate() -> Command {
 }
 
 fn completions() -> Command {
-    let shells =
-        PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|name| name.parse::<Shell>());
+    let shells = PossibleValuesParser::new(SHELLS).try_map(|name| name.parse::<Shell>());
     Command::new("completions")
         .about("Print a script that completes fabric's command line in a shell")
         .arg(help())
@@ -375,6 +413,7 @@ mod tests {
             assert!(page.contains(opt.flag), "{}", opt.flag);
         }
         assert!(page.contains("fabric doctor") && page.contains("fabric stop"));
+        assert!(page.contains("EXIT STATUS") && page.contains("signal S"));
         assert!(page.contains("fabric completions") && !page.contains("fabric-run(1)"));
     }
 
@@ -386,6 +425,16 @@ mod tests {
                 assert!(script.contains(word), "{shell}: {word}");
             }
         }
+    }
+
+    #[test]
+    fn fish_completes_the_shells_too() {
+        let script = completion_script(Shell::Fish);
+        let last = script.lines().last().unwrap_or_default();
+        assert!(
+            last.ends_with("completions\" -f -a \"bash zsh fish\""),
+            "{last}"
+        );
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Seconds(fn(&mut Request, Sourced<Duration>)),
     /// Seconds, or whole numbers with units, such as `2h30m`.
     Span(fn(&mut Request, Sourced<Duration>)),
+    /// Any bytes with commas between them; two commas stand for one that belongs to a text.
+    Texts(fn(&mut Request, Vec<Vec<u8>>)),
     /// Numbers and runs of numbers with commas between them.
     Ranks(fn(&mut Request, Ranks)),
     /// Output streams of workers, as torchrun writes them.
@@ -104,6 +106,7 @@ impl Kind {
                 Some(value) => store(request, Sourced::new(value, source)),
                 None => return wrong("a duration such as '90', '30m' or '2h30m'"),
             },
+            Self::Texts(store) => store(request, texts(text.as_bytes())),
             Self::Ranks(store) => match text.to_str().and_then(Ranks::parse) {
                 Some(ranks) => store(request, ranks),
                 None => return wrong("a list of ranks such as '0,3-5'"),
@@ -143,6 +146,24 @@ fn assignment(text: &OsStr) -> Option<(OsString, OsString)> {
         .filter(|it| *it > 0)?;
     let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
     Some((part(&bytes[..at]), part(&bytes[at + 1..])))
+}
+
+/// Without those that are empty, which every line contains.
+fn texts(list: &[u8]) -> Vec<Vec<u8>> {
+    let (mut texts, mut rest) = (vec![Vec::new()], list);
+    while let Some((first, others)) = rest.split_first() {
+        rest = others;
+        match (first, others) {
+            (b',', [b',', after @ ..]) => {
+                rest = after;
+                texts.last_mut().expect("never empty").push(b',');
+            }
+            (b',', _) => texts.push(Vec::new()),
+            _ => texts.last_mut().expect("never empty").push(*first),
+        }
+    }
+    texts.retain(|it| !it.is_empty());
+    texts
 }
 
 fn one_of(names: &[&str]) -> String {
@@ -210,6 +231,19 @@ mod tests {
         let result = kind.read(&mut request, OsStr::new(text), Source::Default);
         let result = result.map(|()| request);
         assert_eq!(result, expected.map_err(str::to_owned), "{text:?}");
+    }
+
+    #[test]
+    fn of_two_commas_one_belongs_to_the_text() {
+        let split = |list: &str| -> Vec<String> {
+            let texts = texts(list.as_bytes());
+            let texts = texts.into_iter().map(String::from_utf8);
+            texts.collect::<Result<_, _>>().unwrap()
+        };
+        assert_eq!(split("apple,orange"), ["apple", "orange"]);
+        assert_eq!(split("a,,b,c"), ["a,b", "c"]);
+        assert_eq!(split("a,,,b,"), ["a,", "b"]);
+        assert_eq!(split(""), [""; 0]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) static OPTIONS: &[Opt] = &[
         .help("Print what would be started, with every value and where it came from, and start nothing"),
     own("--python", Kind::Text(|it, text| it.python = Some(text)))
         .value("PATH")
-        .help("Python interpreter that runs the script"),
+        .help("Python interpreter that runs the script; if not given, the one of the environment that fabric is installed in, of VIRTUAL_ENV or CONDA_PREFIX, or python3 on PATH"),
     own("--module", Kind::Flag(|it, on| it.module = on))
         .short('m')
         .help("SCRIPT is the name of a Python module, run as `python -m` does")
@@ -147,6 +147,14 @@ pub(super) static OPTIONS: &[Opt] = &[
         .value("STREAMS")
         .help("Write to files and show with a prefix, in the same form")
         .variables(&["PET_TEE"]),
+    own("--duplicate-stdout-filters", Kind::Texts(|it, texts| it.output.out_filters = texts))
+        .value("TEXTS")
+        .help("Write lines of stdout that contain one of these texts, with commas between, to filtered_stdout.log as well")
+        .variables(&["PET_DUPLICATE_STDOUT_FILTERS"]),
+    own("--duplicate-stderr-filters", Kind::Texts(|it, texts| it.output.err_filters = texts))
+        .value("TEXTS")
+        .help("The same for stderr and filtered_stderr.log")
+        .variables(&["PET_DUPLICATE_STDERR_FILTERS"]),
     own("--report", Kind::Text(|it, text| it.output.report = Some(text)))
         .value("FILE")
         .help("Write how the run went to this file as JSON, when it is over"),

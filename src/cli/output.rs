@@ -24,6 +24,9 @@ pub(crate) struct Output {
     pub(crate) redirects: StreamMap,
     /// What goes to files and is shown, with a label.
     pub(crate) tee: StreamMap,
+    /// Texts whose lines are written to a file of all workers, too: of stdout, and of stderr.
+    pub(crate) out_filters: Vec<Vec<u8>>,
+    pub(crate) err_filters: Vec<Vec<u8>>,
     /// Where the report is written as JSON.
     pub(crate) report: Option<Sourced<OsString>>,
     /// Where every event is written as it happens, one JSON object a line.
@@ -48,6 +51,8 @@ impl Output {
             (self.log_dir.is_some(), "--log-dir"),
             (self.redirects.any(Streams::any), "--redirects"),
             (self.tee.any(Streams::any), "--tee"),
+            (!self.out_filters.is_empty(), "--duplicate-stdout-filters"),
+            (!self.err_filters.is_empty(), "--duplicate-stderr-filters"),
         ];
         needs
             .into_iter()

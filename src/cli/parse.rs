@@ -49,6 +49,9 @@ pub(crate) fn parse(
     terminal: Option<usize>,
     look: Look,
 ) -> Result<Command, Usage> {
+    if let Some(script) = click_completion(environ) {
+        return Ok(Command::Show(script));
+    }
     let mut words: VecDeque<OsString> = words.into_iter().collect();
     let width = help_width(environ, terminal);
     if words.is_empty() {
@@ -73,6 +76,18 @@ pub(crate) fn parse(
         Some("consolidate") => Ok(Command::Consolidate(words.into())),
         Some(known) if commands::names().iter().any(|it| it == known) => own(name, words, width),
         _ => unknown(name, words, width, look),
+    }
+}
+
+/// Start files of shells may ask for completions as click has them asked for (`click/shell_completion.py`, 8.5):
+/// `eval "$(_FABRIC_COMPLETE=bash_source fabric)"`. A script of click's that was kept gets no answers.
+fn click_completion(environ: &Environ) -> Option<String> {
+    let (shell, task) = environ.text("_FABRIC_COMPLETE")?.rsplit_once('_')?;
+    let shell: Shell = shell.parse().ok()?;
+    match task {
+        "source" => Some(commands::completion_script(shell)),
+        "complete" => Some(String::new()),
+        _ => None,
     }
 }
 
@@ -232,6 +247,18 @@ mod tests {
         };
         let words = line.split_whitespace().map(OsString::from);
         parse(words, &Environ::default(), None, &look)
+    }
+
+    #[test]
+    fn shells_that_ask_as_click_taught_them_are_answered() {
+        let asked = |task: &str| {
+            let environ = [("_FABRIC_COMPLETE", task)].into_iter().collect();
+            parse([], &environ, None, &|_| ScriptFile::Missing)
+        };
+        let zsh = parse_line("completions zsh");
+        assert_eq!(asked("zsh_source"), zsh);
+        assert_eq!(asked("bash_complete"), Ok(Command::Show(String::new())));
+        assert!(asked("tcsh_source").is_err() && asked("bash").is_err());
     }
 
     #[track_caller]

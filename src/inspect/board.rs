@@ -13,10 +13,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
-
 use super::launch::{Launch, Worker};
-use crate::agent::{Event, Pid, Told, look_up};
+use crate::agent::{Event, Pid, Told, look_up, nameless_file};
 use crate::plan::Plan;
 
 const NAME: &CStr = c"fabric-launch";
@@ -88,8 +86,7 @@ impl Board {
             born: look_up(*pid).map_or(0, |it| it.born),
         });
         self.launch.workers = workers.collect();
-        let file = memfd_create(NAME, MFdFlags::MFD_CLOEXEC)?;
-        let mut file = fs::File::from(file);
+        let mut file = fs::File::from(nameless_file(NAME)?);
         file.write_all(&self.launch.to_json())?;
         self.shown = Some(file.into());
         Ok(())

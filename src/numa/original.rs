@@ -135,73 +135,78 @@ fn ours(machine: &Machine, mode: Binding, device: usize) -> Result<String, Strin
     bind(mode, device, &homes, &tree).map(|it| it.to_string())
 }
 
-#[test]
-fn random_machines_are_bound_as_torch_binds_them() {
-    let mut runner = TestRunner::deterministic();
-    let strategy = machines();
-    let mut sample = || strategy.new_tree(&mut runner).unwrap().current();
-    let machines: Vec<Machine> = (0..RANDOM_MACHINES).map(|_| sample()).collect();
-    let modes = || Binding::NAMES.iter().map(|it| Binding::named(it).unwrap());
-    let mut cases = Vec::new();
-    for machine in &machines {
-        for mode in modes() {
-            cases.extend((0..machine.homes.len()).map(|device| (machine, mode, device)));
+/// What asks the original itself.
+mod live {
+    use super::*;
+
+    #[test]
+    fn random_machines_are_bound_as_torch_binds_them() {
+        let mut runner = TestRunner::deterministic();
+        let strategy = machines();
+        let mut sample = || strategy.new_tree(&mut runner).unwrap().current();
+        let machines: Vec<Machine> = (0..RANDOM_MACHINES).map(|_| sample()).collect();
+        let modes = || Binding::NAMES.iter().map(|it| Binding::named(it).unwrap());
+        let mut cases = Vec::new();
+        for machine in &machines {
+            for mode in modes() {
+                cases.extend((0..machine.homes.len()).map(|device| (machine, mode, device)));
+            }
         }
-    }
-    let answers = ask(cases
-        .iter()
-        .map(|(machine, mode, device)| question(machine, *mode, *device)));
-    assert_eq!(answers.len(), cases.len(), "each question gets an answer");
-    let refused = answers.iter().filter(|it| **it == "error").count();
-    assert!(
-        refused < answers.len() / 2,
-        "{refused} of {} are refused",
-        answers.len()
-    );
-    for ((machine, mode, device), answer) in cases.into_iter().zip(answers) {
-        let ours = ours(machine, mode, device);
-        // A NUMA node without a CPU for us makes torch give up on the whole socket.
-        if answer == "error" && mode == Binding::Socket {
-            continue;
-        }
-        let comparable = ours.clone().unwrap_or("error".into());
-        assert_eq!(
-            json!(comparable),
-            answer,
-            "{mode:?} {device} {ours:?} {machine:?}"
+        let answers = ask(cases
+            .iter()
+            .map(|(machine, mode, device)| question(machine, *mode, *device)));
+        assert_eq!(answers.len(), cases.len(), "each question gets an answer");
+        let refused = answers.iter().filter(|it| **it == "error").count();
+        assert!(
+            refused < answers.len() / 2,
+            "{refused} of {} are refused",
+            answers.len()
         );
+        for ((machine, mode, device), answer) in cases.into_iter().zip(answers) {
+            let ours = ours(machine, mode, device);
+            // A NUMA node without a CPU for us makes torch give up on the whole socket.
+            if answer == "error" && mode == Binding::Socket {
+                continue;
+            }
+            let comparable = ours.clone().unwrap_or("error".into());
+            assert_eq!(
+                json!(comparable),
+                answer,
+                "{mode:?} {device} {ours:?} {machine:?}"
+            );
+        }
     }
-}
 
-fn question(machine: &Machine, mode: Binding, device: usize) -> Value {
-    let files = machine.files().into_iter();
-    let files: BTreeMap<_, _> = files
-        .map(|(path, text)| (format!("/sys/{path}"), text))
-        .collect();
-    json!({
-        "files": files,
-        "allowed": machine.allowed().to_string(),
-        "devices": machine.addresses(),
-        "mode": mode.name(),
-        "device": device,
-    })
-}
+    fn question(machine: &Machine, mode: Binding, device: usize) -> Value {
+        let files = machine.files().into_iter();
+        let files: BTreeMap<_, _> = files
+            .map(|(path, text)| (format!("/sys/{path}"), text))
+            .collect();
+        json!({
+            "files": files,
+            "allowed": machine.allowed().to_string(),
+            "devices": machine.addresses(),
+            "mode": mode.name(),
+            "device": device,
+        })
+    }
 
-fn ask(questions: impl Iterator<Item = Value>) -> Vec<Value> {
-    let environ = Environ::of_this_process();
-    let python = environ.text("FABRIC_TEST_PYTHON");
-    let python = python.expect("FABRIC_TEST_PYTHON names a Python that has torch");
-    let mut file = tempfile::tempfile().unwrap();
-    questions.for_each(|it| writeln!(file, "{it}").unwrap());
-    file.rewind().unwrap();
-    let output = Command::new(python)
-        .arg("tests/peer/numa.py")
-        .stdin(file)
-        .stderr(Stdio::inherit())
-        .output();
-    let output = output.unwrap_or_else(|error| panic!("failed to run `{python}`: {error}"));
-    let lines = str::from_utf8(&output.stdout).unwrap().lines();
-    lines.map(|it| serde_json::from_str(it).unwrap()).collect()
+    fn ask(questions: impl Iterator<Item = Value>) -> Vec<Value> {
+        let environ = Environ::of_this_process();
+        let python = environ.text("FABRIC_TEST_PYTHON");
+        let python = python.expect("FABRIC_TEST_PYTHON names a Python that has torch");
+        let mut file = tempfile::tempfile().unwrap();
+        questions.for_each(|it| writeln!(file, "{it}").unwrap());
+        file.rewind().unwrap();
+        let output = Command::new(python)
+            .arg("tests/peer/numa.py")
+            .stdin(file)
+            .stderr(Stdio::inherit())
+            .output();
+        let output = output.unwrap_or_else(|error| panic!("failed to run `{python}`: {error}"));
+        let lines = str::from_utf8(&output.stdout).unwrap().lines();
+        lines.map(|it| serde_json::from_str(it).unwrap()).collect()
+    }
 }
 
 /// Two sockets of two nodes each, 4 cores of two CPUs in a node, two of them on a cache; a device on nodes 0, 0, 1 and 3.

@@ -112,7 +112,7 @@ fn explicit(
             source: source_text,
         }),
         None => Err(format!(
-            "the interpreter `{}` ({source}) {}",
+            "the interpreter `{}` ({source}) {}\nhint: `command -v python3` prints the one of this shell",
             named.display(),
             if plain {
                 "is not on PATH"
@@ -151,7 +151,7 @@ pub(crate) fn find_program(
         let here = if exists(path) {
             format!("\nhint: a file of the current directory is `./{shown}`")
         } else {
-            String::new()
+            "\nhint: give its path, or install what brings it".to_owned()
         };
         format!("the program `{shown}` (--no-python) is not on PATH{here}")
     })
@@ -322,7 +322,10 @@ mod tests {
                 "t.sh",
                 "the program `t.sh` (--no-python) is not on PATH\nhint: a file of the current directory is `./t.sh`",
             ),
-            ("gone", "the program `gone` (--no-python) is not on PATH"),
+            (
+                "gone",
+                "the program `gone` (--no-python) is not on PATH\nhint: give its path, or install what brings it",
+            ),
             ("./dir", "the program `./dir` (--no-python) is a directory"),
             (
                 "./gone",

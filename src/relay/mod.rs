@@ -18,6 +18,7 @@
 mod lines;
 mod tail;
 mod prefix;
+mod filter;
 mod treatment;
 mod logs;
 mod output;
@@ -30,7 +31,5 @@ mod relaying;
 
 pub(crate) use channel::{Ends, Wiring};
 pub(crate) use relaying::{Relay, Relaying};
-#[cfg(test)]
-pub(crate) use tail::Tail;
-pub(crate) use tail::Words;
+pub(crate) use tail::{Tail, Words};
 pub(crate) use voice::Voice;

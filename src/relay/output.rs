@@ -7,7 +7,9 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::tail::uncoloured;
 use super::treatment::Stream;
+use crate::clock::exact_local_time;
 
 impl Stream {
     /// Our own, of this name.
@@ -94,7 +96,7 @@ impl Output {
         self.write(text);
         if let Some(log) = &mut self.log {
             // A full disk: what is said is said here, too.
-            let _ = log.write_all(text);
+            let _ = log.write_all(dated(text).as_bytes());
         }
     }
 
@@ -109,6 +111,14 @@ impl Output {
         self.owner = Some(source);
         true
     }
+}
+
+/// Without colours, and with the time of day in front of every line.
+fn dated(text: &[u8]) -> String {
+    let now = exact_local_time();
+    let text = String::from_utf8_lossy(text);
+    let lines = text.lines().map(uncoloured);
+    lines.map(|it| format!("{now} {it}\n")).collect()
 }
 
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {

@@ -19,8 +19,8 @@ use super::tail::Tail;
 use super::treatment::Stream;
 use crate::topology::LocalRank;
 
-/// How long the beginning of a line waits for the rest.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+/// How long the beginning of a line waits for the rest: with a late timer and the way it is shown within 50 ms.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(45);
 /// A channel holds no more than this (/proc/sys/fs/pipe-max-size, pipe(7)): what comes after as much was not
 /// there when we began to look.
 const CHANNEL: usize = 1024 * 1024;
@@ -31,6 +31,8 @@ const TURN: usize = 64;
 const GATHER: Duration = Duration::from_micros(500);
 /// A read of this many bytes, a quarter of a usual pipe, shows that a writer would soon have to wait.
 const MUCH: usize = 16 * 1024;
+/// Attempts of which last words are kept.
+const ATTEMPTS: usize = 100;
 /// The number of the bell among the sources.
 const BELL: u64 = u64::MAX;
 
@@ -41,6 +43,8 @@ pub(super) enum Order {
     Add(Box<Channel>),
     /// Print a text of our own.
     Say(Vec<u8>),
+    /// An attempt has failed, by this worker if it is one of ours: what it wrote last is to be kept.
+    Keep(Option<LocalRank>),
     /// Every worker has ended: pass on what is there and end.
     Finish,
 }
@@ -51,6 +55,8 @@ pub(super) type Tails = BTreeMap<(LocalRank, Stream), Tail>;
 /// What is left of a pump that has ended.
 pub(super) struct Remains {
     pub(super) tails: Tails,
+    /// What was to be kept, in the order of the attempts.
+    pub(super) kept: Vec<Tail>,
     pub(super) output: Output,
     /// There may be some that came too late.
     pub(super) orders: Receiver<Order>,
@@ -67,6 +73,7 @@ pub(super) struct Pump {
     sources: BTreeMap<u64, Source>,
     added: u64,
     tails: Tails,
+    kept: Vec<Tail>,
     buffer: Vec<u8>,
 }
 
@@ -90,13 +97,14 @@ impl Pump {
             sources: BTreeMap::new(),
             added: 0,
             tails: Tails::new(),
+            kept: Vec::new(),
             buffer: Vec::new(),
         })
     }
 
     /// Pumps until it is told to finish.
     pub(super) fn run(mut self) -> Remains {
-        self.buffer.resize(ROOM, 0);
+        self.buffer = vec![0; ROOM];
         let mut events = [EpollEvent::empty(); TURN];
         loop {
             let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
@@ -166,10 +174,36 @@ impl Pump {
                     self.drain();
                     self.output.say(&text);
                 }
+                Order::Keep(rank) => {
+                    self.drain();
+                    self.keep(rank);
+                }
                 Order::Finish => return true,
             }
         }
         false
+    }
+
+    fn keep(&mut self, rank: Option<LocalRank>) {
+        let words = rank.map_or_else(Tail::default, |it| self.words(it));
+        self.kept.push(words);
+        if let Some(old) = self.kept.len().checked_sub(ATTEMPTS + 1) {
+            self.kept[old] = Tail::default();
+        }
+    }
+
+    /// What this worker has written last, whether or not it has ended.
+    fn words(&self, rank: LocalRank) -> Tail {
+        let mut words = Tail::default();
+        for stream in [Stream::Out, Stream::Err] {
+            let mut open = self.sources.values().rev();
+            let open = open.find(|it| (it.rank, it.stream) == (rank, stream));
+            let ended = || self.tails.get(&(rank, stream));
+            if let Some(tail) = open.map(|it| &it.tail).or_else(ended) {
+                words.follow(tail.clone());
+            }
+        }
+        words
     }
 
     pub(super) fn add(&mut self, channel: Channel) {
@@ -217,7 +251,8 @@ impl Pump {
 
     fn retire(&mut self, number: u64) {
         if let Some(source) = self.sources.remove(&number) {
-            self.tails.insert((source.rank, source.stream), source.tail);
+            let whose = (source.rank, source.stream);
+            self.tails.insert(whose, source.end_files());
         }
     }
 
@@ -255,9 +290,12 @@ impl Pump {
         }
     }
 
-    /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still have their channels.
+    /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still
+    /// have their channels.
     pub(super) fn finish(mut self) -> Remains {
-        self.buffer.resize(ROOM, 0);
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; ROOM];
+        }
         self.take_orders();
         self.drain();
         while let Some((&number, source)) = self.sources.iter_mut().next() {
@@ -271,6 +309,7 @@ impl Pump {
     fn remains(self) -> Remains {
         Remains {
             tails: self.tails,
+            kept: self.kept,
             output: self.output,
             orders: self.orders,
         }

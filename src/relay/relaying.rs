@@ -14,12 +14,13 @@ use super::channel::{Wiring, resize, same_file};
 use super::lane::Lane;
 use super::logs;
 use super::output::Output;
+use super::pump::{Order, Tails};
 use super::source::Channel;
-use super::tail::Words;
+use super::tail::{Tail, Words};
 use super::treatment::{Started, Stream, Treatment};
 use super::voice::Voice;
 use crate::plan::Plan;
-use crate::topology::LocalRank;
+use crate::topology::{GlobalRank, LocalRank};
 
 /// Descriptors that the launcher needs for itself, besides one connection to the store per worker.
 const OTHERS: u64 = 24;
@@ -43,6 +44,15 @@ pub(crate) struct Relay<'a> {
     starts: BTreeMap<LocalRank, u32>,
     /// Those that are still open are told the terminal's size.
     ends: Vec<Weak<OwnedFd>>,
+}
+
+/// What is left of a relay that has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// Of each worker: on stderr, if it wrote there.
+    pub(crate) words: Words,
+    /// Of the worker that ended each attempt but the last; of one that was not ours nothing.
+    pub(crate) earlier: Vec<Tail>,
 }
 
 impl Relaying {
@@ -163,6 +173,14 @@ impl Relay<'_> {
         self.lanes.iter_mut().try_for_each(Lane::start)
     }
 
+    /// An attempt has failed: what the worker of this rank wrote last is kept, if it is one of ours.
+    pub(crate) fn keep(&self, rank: Option<GlobalRank>, first_rank: u32) {
+        let index = rank.and_then(|it| it.0.checked_sub(first_rank));
+        let ours = index.filter(|it| *it < self.plan.workers()).map(LocalRank);
+        let orders = self.lanes.iter().map(|it| &it.orders);
+        orders.for_each(|it| it.give(Order::Keep(ours)));
+    }
+
     /// To be called when every worker has ended: the pumps write what is left and end.
     pub(crate) fn finish(&mut self) {
         self.lanes.iter_mut().for_each(Lane::finish);
@@ -183,25 +201,39 @@ impl Relay<'_> {
         self.lanes.iter().filter_map(Lane::source)
     }
 
-    /// The last words of each worker: on stderr, if it wrote there. A pump that has not ended, since nobody
-    /// reads what it writes, is left behind with that.
-    pub(crate) fn end(mut self) -> Words {
-        let last = self.lanes.pop().and_then(Lane::remains);
-        let others = self.lanes.into_iter().filter_map(Lane::remains);
-        let mut words = Words::new();
-        for ((rank, _), tail) in others.flat_map(|it| it.tails) {
-            words.insert(rank, tail);
-        }
-        match last {
-            Some(remains) => {
-                self.voice.go_straight(remains.output, &remains.orders);
-                for ((rank, _), tail) in remains.tails {
-                    words.entry(rank).or_default().follow(tail);
+    /// The last words of the workers. A pump that has not ended, since nobody reads what it writes, is left
+    /// behind with them.
+    pub(crate) fn end(self) -> Remembered {
+        let mut all = Remembered::default();
+        let last = self.lanes.len().saturating_sub(1);
+        for (number, lane) in self.lanes.into_iter().enumerate() {
+            let Some(remains) = lane.remains() else {
+                if number == last {
+                    self.voice.go_silent();
                 }
+                continue;
+            };
+            all.add(remains.tails, remains.kept);
+            if number == last {
+                self.voice.go_straight(remains.output, &remains.orders);
             }
-            None => self.voice.go_silent(),
         }
-        words
+        all
+    }
+}
+
+impl Remembered {
+    /// Takes in what one of our streams has brought; stderr comes last, for its words count most.
+    pub(super) fn add(&mut self, tails: Tails, kept: Vec<Tail>) {
+        for ((rank, _), tail) in tails {
+            self.words.entry(rank).or_default().follow(tail);
+        }
+        if self.earlier.len() < kept.len() {
+            self.earlier.resize_with(kept.len(), Tail::default);
+        }
+        for (words, tail) in self.earlier.iter_mut().zip(kept) {
+            words.follow(tail);
+        }
     }
 }
 

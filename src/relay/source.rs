@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use super::filter::Filter;
 use super::lines::{LONGEST, Lines, Moment};
 use super::logs::Log;
 use super::output::Output;
@@ -38,6 +39,7 @@ pub(super) struct Source {
     lines: Lines,
     prefix: Option<Prefix>,
     log: Option<Log>,
+    filter: Option<(Filter, Log)>,
     pub(super) tail: Tail,
 }
 
@@ -63,6 +65,9 @@ impl Source {
             lines: Lines::default(),
             prefix: treatment.label.map(Prefix::new),
             log: treatment.file.map(|it| Log::make(&it)),
+            filter: treatment
+                .filtered
+                .map(|it| (Filter::new(it.texts, it.label), Log::make(&it.file))),
             tail: Tail::default(),
         }
     }
@@ -94,6 +99,9 @@ impl Source {
         if let Some(log) = &mut self.log {
             log.write(&bytes[lead..]);
         }
+        if let Some((filter, log)) = &mut self.filter {
+            log.write(&filter.take(&bytes[lead..]));
+        }
         if self.shown {
             let whole = self.lines.take(bytes, now);
             self.show(whole, output);
@@ -104,6 +112,14 @@ impl Source {
     pub(super) fn release(&mut self, output: &mut Output) {
         let held = self.lines.release();
         self.show(&held, output);
+    }
+
+    /// Nothing more will come.
+    pub(super) fn end_files(mut self) -> Tail {
+        if let Some((filter, log)) = &mut self.filter {
+            log.write(&filter.rest());
+        }
+        self.tail
     }
 
     /// Without labels bytes are not changed, so a line that another has begun goes on here.

@@ -73,7 +73,7 @@ fn visible(line: &str) -> &str {
 }
 
 /// Without control sequences (ECMA-48, 5.4: ESC `[`, parameters, one final byte from `@` to `~`).
-fn uncoloured(line: &str) -> String {
+pub(super) fn uncoloured(line: &str) -> String {
     let mut pieces = line.split("\x1b[");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {

@@ -24,6 +24,17 @@ pub(crate) struct Treatment {
     /// Stands in front of every line that is shown.
     pub(crate) label: Option<String>,
     pub(crate) file: Option<PathBuf>,
+    pub(crate) filtered: Option<Filtered>,
+}
+
+/// Lines that go to a file which all workers share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Filtered {
+    /// Those that contain one of these texts.
+    pub(crate) texts: Vec<Vec<u8>>,
+    /// Stands in front of every one.
+    pub(crate) label: String,
+    pub(crate) file: PathBuf,
 }
 
 /// A worker that was started, and how often that rank was before.
@@ -38,7 +49,11 @@ pub(crate) struct Started {
 
 /// Whether any worker's output goes to files.
 pub(crate) fn wants_files(output: &Output) -> bool {
-    output.log_dir.is_some() || output.redirects.any(Streams::any) || output.tee.any(Streams::any)
+    let filters = [&output.out_filters, &output.err_filters];
+    output.log_dir.is_some()
+        || output.redirects.any(Streams::any)
+        || output.tee.any(Streams::any)
+        || filters.iter().any(|it| !it.is_empty())
 }
 
 impl Treatment {
@@ -66,29 +81,33 @@ impl Treatment {
                 .is_none_or(|it| it.contains(local_rank));
         let filed = redirected || teed || output.log_dir.is_some();
         let labelled = teed || output.labels_all();
+        let logs = logs.map(|it| it.join(format!("attempt_{}", worker.attempt)));
+        let texts = match stream {
+            Stream::Out => &output.out_filters,
+            Stream::Err => &output.err_filters,
+        };
+        let filtered = logs.as_ref().filter(|_| !texts.is_empty());
         Self {
             shown: listed && (teed || !redirected),
             label: labelled.then(|| label(plan, rank, local_rank, colour)),
+            filtered: filtered.map(|it| Filtered {
+                texts: texts.clone(),
+                label: label(plan, rank, local_rank, false),
+                file: it.join(format!("filtered_{}", file(stream))),
+            }),
             file: logs
                 .filter(|_| filed)
-                .map(|it| it.join(file(worker.attempt, local_rank, stream))),
+                .map(|it| it.join(local_rank.to_string()).join(file(stream))),
         }
     }
 }
 
-/// As torchrun names them.
-fn file(attempt: u32, local_rank: u32, stream: Stream) -> PathBuf {
-    let name = match stream {
+/// As torchrun names them (torch 2.15, `elastic/multiprocessing/api.py`). torchrun filters what is teed only.
+fn file(stream: Stream) -> &'static str {
+    match stream {
         Stream::Out => "stdout.log",
         Stream::Err => "stderr.log",
-    };
-    [
-        format!("attempt_{attempt}"),
-        local_rank.to_string(),
-        name.to_owned(),
-    ]
-    .iter()
-    .collect()
+    }
 }
 
 fn label(plan: &Plan, rank: u32, local_rank: u32, colour: bool) -> String {
@@ -221,6 +240,28 @@ mod tests {
         let dir =
             |it: &mut Plan| it.output.log_dir = Some(Sourced::new("d".into(), Source::Default));
         check(dir, (true, None, FILE));
+    }
+
+    #[test]
+    fn filtered_lines_of_all_workers_go_to_one_file() {
+        let mut plan = sample::plan(2, &[]);
+        plan.output.out_filters = vec![b"loss".to_vec()];
+        let worker = |index| Started {
+            index: LocalRank(index),
+            first_rank: 2,
+            attempt: 1,
+        };
+        let filtered = |index, stream| {
+            let logs = Some(Path::new("logs"));
+            Treatment::of(&plan, worker(index), stream, logs, true).filtered
+        };
+        for index in [0, 1] {
+            let it = filtered(index, Stream::Out).unwrap();
+            assert_eq!(it.file, Path::new("logs/attempt_1/filtered_stdout.log"));
+            assert_eq!(it.label, format!("[default{index}]:"));
+            assert_eq!(filtered(index, Stream::Err), None);
+        }
+        assert!(wants_files(&plan.output));
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub(crate) fn objection(host: &Party, guest: &Party, members: &Members) -> Optio
             "{there} {what} {theirs}, node 0 ({here}) {what} {ours}"
         ))
     };
+    if guest.run_id != host.run_id {
+        let (theirs, ours) = (format!("`{}`", guest.run_id), format!("`{}`", host.run_id));
+        return differs("was started with run-id", &theirs, &ours);
+    }
     if guest.num_nodes != host.num_nodes {
         let (theirs, ours) = (guest.num_nodes.to_string(), host.num_nodes.to_string());
         return differs("was started with num-nodes", &theirs, &ours);
@@ -32,9 +36,15 @@ pub(crate) fn objection(host: &Party, guest: &Party, members: &Members) -> Optio
         let (theirs, ours) = (format!("`{}`", guest.script), format!("`{}`", host.script));
         return differs("runs", &theirs, &ours);
     }
+    if host.identical && guest.local_world_size != host.local_world_size {
+        let [theirs, ours] = [guest, host].map(|it| it.local_world_size);
+        return Some(format!(
+            "{there} has local world size {theirs}, node 0 ({here}) has local world size {ours}, where `TORCH_ELASTIC_WORKER_IDENTICAL=1` says that all start as many"
+        ));
+    }
     if guest.token != host.token {
         return Some(format!(
-            "{there} has another run token than node 0 ({here})"
+            "{there} has another `FABRIC_TOKEN` than node 0 ({here})"
         ));
     }
     let (first, second) = (&place.as_ref()?.node.host, &guest.host);

@@ -111,6 +111,7 @@ fn party(node: u32, num_nodes: u32, script: &str) -> Party {
         launcher: env!("CARGO_PKG_VERSION").into(),
         max_restarts: 0,
         script: script.into(),
+        identical: false,
         token: None,
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Party {
     pub(crate) max_restarts: u16,
     /// What is run, as people know it; has to be the same text on every node.
     pub(crate) script: String,
+    /// All nodes have as many workers, and the agents of torch among them will not say how many.
+    pub(crate) identical: bool,
     /// A secret that the environment gave to every node of this run, if it did.
     pub(crate) token: Option<String>,
 }

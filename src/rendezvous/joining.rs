@@ -192,7 +192,7 @@ impl Joining {
                 "waiting for node 0, which runs the Python original".into()
             }
             Some(why) => format!(
-                "cannot reach node 0 at {}: {why}; tried for {seconds} s",
+                "cannot reach node 0 at {}: {why}; tried for {seconds} s, next try within a second",
                 self.target
             ),
             None => format!("connecting to node 0 at {} for {seconds} s", self.target),

@@ -3,8 +3,9 @@
 //! Torch's agents of static rendezvous use those under `/<run id>/torchelastic/`: with a slash before
 //! the node rank since torch 2.4, without one and with `.FIN` marks before
 //! (`torch/distributed/elastic/agent/server/api.py`, `utils/store.py`, torch 2.1 to 2.15). The two sets do
-//! not clash, so both are published and either is accepted. Ours are under `/<run id>/fabric/`, and those that
-//! can end a run under a secret token, so that a stranger who finds the port cannot do so by accident.
+//! not clash, so both are published and either is accepted. Ours are under `/fabric/`, whatever the run id, so that who
+//! comes from another run can be told; and those that can end a run under a secret token, so that a stranger who finds the
+//! port cannot do so by accident.
 
 use std::fmt::Display;
 
@@ -28,6 +29,8 @@ pub(crate) enum Topic<'a> {
     Mail(NodeRank),
     /// An agent of torch has come, or one of ours at a foreign host.
     RoleInfo(NodeRank),
+    /// One more client of torch has come.
+    Joined,
     /// One more agent has reached the exit barrier (torch 2.4 and later).
     Exits,
     /// This agent has (before 2.4).
@@ -45,19 +48,19 @@ impl Keys {
         format!("{}/torchelastic/{name}", self.run)
     }
 
-    fn own(&self, name: impl Display) -> String {
-        format!("{}/fabric/{name}", self.run)
+    fn own(name: impl Display) -> String {
+        format!("/fabric/{name}")
     }
 
     /// What has to be watched to learn of every topic.
     pub(crate) fn watched(&self) -> [String; 2] {
-        [self.elastic(""), self.own("")]
+        [self.elastic(""), Self::own("")]
     }
 
     /// What all keys begin with that are the launchers' own, and not their workers'.
     pub(crate) fn of_launchers(&self) -> [String; 4] {
         let main = format!("{}/MASTER_", self.run);
-        [self.elastic(""), self.own(""), main, JOINED.into()]
+        [self.elastic(""), Self::own(""), main, JOINED.into()]
     }
 
     /// What an agent writes about itself, since torch 2.4.
@@ -107,40 +110,47 @@ impl Keys {
 
     /// There from the start where the host is a launcher of ours.
     pub(crate) fn host(&self) -> String {
-        self.own("host")
+        Self::own("host")
     }
 
     /// Where a launcher of ours asks to join.
     pub(crate) fn hello(&self, nonce: &str) -> String {
-        self.own(format_args!("hello/{nonce}"))
+        Self::own(format_args!("hello/{nonce}"))
     }
 
     /// The answer to a hello.
     pub(crate) fn verdict(&self, nonce: &str) -> String {
-        self.own(format_args!("verdict/{nonce}"))
+        Self::own(format_args!("verdict/{nonce}"))
     }
 
     /// Where a launcher of ours leaves what it has to say.
     pub(crate) fn mail(&self, token: &str, node: NodeRank) -> String {
-        self.own(format_args!("{token}/from/{node}"))
+        Self::own(format_args!("{token}/from/{node}"))
     }
 
     /// Where the host tells all launchers of ours the next thing.
     pub(crate) fn news(&self, token: &str, number: u64) -> String {
-        self.own(format_args!("{token}/news/{number}"))
+        Self::own(format_args!("{token}/news/{number}"))
     }
 
     /// What a key is about, where it is of any interest to the host.
     pub(crate) fn topic<'a>(&self, key: &'a [u8], token: &str) -> Option<Topic<'a>> {
-        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&*self.run)?;
-        if let Some(own) = rest.strip_prefix("/fabric/") {
-            if let Some(nonce) = own.strip_prefix("hello/") {
-                return Some(Topic::Hello(nonce));
-            }
-            let node = own.strip_prefix(token)?.strip_prefix("/from/")?;
-            return number(node).map(Topic::Mail);
+        if key == JOINED.as_bytes() {
+            return Some(Topic::Joined);
         }
-        let name = rest.strip_prefix("/torchelastic/")?;
+        let key = std::str::from_utf8(key).ok()?;
+        if let Some(nonce) = key.strip_prefix("/fabric/hello/") {
+            return Some(Topic::Hello(nonce));
+        }
+        if let Some(secret) = key
+            .strip_prefix("/fabric/")
+            .and_then(|it| it.strip_prefix(token))
+        {
+            return number(secret.strip_prefix("/from/")?).map(Topic::Mail);
+        }
+        let name = key
+            .strip_prefix(&*self.run)?
+            .strip_prefix("/torchelastic/")?;
         if let Some(node) = name.strip_prefix("role_info") {
             return number(node.strip_prefix('/').unwrap_or(node)).map(Topic::RoleInfo);
         }
@@ -199,9 +209,10 @@ mod tests {
             Some(Topic::Exit(node)),
         );
         check("/none/torchelastic/assigned_ranks/3", None);
-        check("/none/fabric/hello/abc", Some(Topic::Hello("abc")));
-        check("/none/fabric/t0ken/from/3", Some(Topic::Mail(node)));
-        check("/none/fabric/other/from/3", None);
+        check("/fabric/hello/abc", Some(Topic::Hello("abc")));
+        check("/fabric/t0ken/from/3", Some(Topic::Mail(node)));
+        check("/fabric/other/from/3", None);
         check("/other/torchelastic/role_info/3", None);
+        check("init/", Some(Topic::Joined));
     }
 }

@@ -146,121 +146,18 @@ fn secret() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Ready;
-    use super::super::testing::{Rank, ended, torchrun};
+    use super::super::testing::{LIMITS, base, drive, drive_until, host, join, party};
     use super::*;
     use crate::topology::NodeRank;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::ffi::OsStr;
     use std::io::Write;
     use std::net::TcpListener;
     use std::time::Duration;
 
-    const LIMITS: Limits = Limits {
-        join: Duration::from_secs(60),
-        node: Duration::from_secs(15),
-    };
     const SHORT: Limits = Limits {
         join: Duration::from_millis(300),
         node: Duration::from_secs(15),
     };
-    /// For what takes no time, on a machine that has none.
-    const SOON: Duration = Duration::from_secs(180);
-
-    fn party(node: u32, num_nodes: u32) -> Party {
-        Party {
-            node: NodeRank(node),
-            num_nodes,
-            local_world_size: 1,
-            host: format!("gpu-{node}"),
-            role: "default".into(),
-            run_id: "none".into(),
-            launcher: "1.0.0".into(),
-            max_restarts: 0,
-            script: "train.py".into(),
-            token: None,
-        }
-    }
-
-    fn host(num_nodes: u32) -> (u16, Meeting) {
-        let server = Server::bind(OsStr::new("127.0.0.1"), 0).unwrap();
-        let port = server.local_port();
-        let now = Instant::now();
-        (
-            port,
-            Meeting::host(server, party(0, num_nodes), "127.0.0.1", LIMITS, now).unwrap(),
-        )
-    }
-
-    fn join(port: u16, node: u32, num_nodes: u32) -> Meeting {
-        Meeting::join(
-            "127.0.0.1",
-            port,
-            party(node, num_nodes),
-            LIMITS,
-            Instant::now(),
-        )
-        .unwrap()
-    }
-
-    /// Drives all meetings until all are `done`, and returns what each has told.
-    #[track_caller]
-    fn drive_until(
-        meetings: &mut [&mut Meeting],
-        done: impl Fn(&Vec<Event>) -> bool,
-    ) -> Vec<Vec<Event>> {
-        let end = Instant::now() + SOON;
-        let mut told = vec![Vec::new(); meetings.len()];
-        loop {
-            let now = Instant::now();
-            for (meeting, told) in meetings.iter_mut().zip(&mut told) {
-                if meeting.is_needed() {
-                    meeting.settle().unwrap();
-                }
-                told.extend(meeting.advance(now));
-            }
-            if told.iter().all(&done) {
-                return told;
-            }
-            assert!(now < end, "only {told:?}");
-            let next = meetings
-                .iter()
-                .filter_map(|it| it.deadline())
-                .min()
-                .unwrap_or(end);
-            let timeout = next.saturating_duration_since(now) + Duration::from_millis(1);
-            let fds = meetings
-                .iter()
-                .map(|it| PollFd::new(it.fd(), PollFlags::POLLIN));
-            poll(
-                &mut fds.collect::<Vec<_>>(),
-                PollTimeout::try_from(timeout).unwrap(),
-            )
-            .unwrap();
-        }
-    }
-
-    fn decides(event: &&Event) -> bool {
-        !matches!(event, Event::Waiting(_) | Event::Notice(_))
-    }
-
-    /// Drives all meetings until each has told `wanted` things that matter, and returns those.
-    #[track_caller]
-    fn drive(meetings: &mut [&mut Meeting], wanted: usize) -> Vec<Vec<Event>> {
-        let told = drive_until(meetings, |it| it.iter().filter(decides).count() >= wanted);
-        told.iter()
-            .map(|it| it.iter().filter(decides).cloned().collect())
-            .collect()
-    }
-
-    #[track_caller]
-    fn base(events: &[Event]) -> u32 {
-        match events {
-            [Event::Ready(Ready { base, .. })] => base.0,
-            other => panic!("{other:?}"),
-        }
-    }
-
     fn cause(node: u32) -> Cause {
         Cause {
             node: NodeRank(node),
@@ -375,47 +272,5 @@ mod tests {
             }
         });
         fails("127.0.0.1", port, "no store");
-    }
-
-    #[test]
-    fn an_agent_of_torch_trains_with_our_host() {
-        let (port, mut host) = host(2);
-        let agent = torchrun(1, 2, port, "allreduce.py").spawn().unwrap();
-        assert_eq!(base(&drive(&mut [&mut host], 1)[0]), 0);
-        let worker = Rank {
-            rank: 0,
-            world: 2,
-            port,
-        }
-        .start();
-        assert_eq!(ended(worker).trim(), "3");
-        let mut over = host.finish(Instant::now());
-        if over.is_empty() {
-            over = drive(&mut [&mut host], 1).remove(0);
-        }
-        assert_eq!(over, [Event::Over]);
-        assert_eq!(ended(agent).trim(), "3");
-    }
-
-    #[test]
-    fn our_node_trains_with_a_host_of_torch() {
-        let address = "127.0.0.1";
-        let port = Server::bind(OsStr::new(address), 0).unwrap().local_port();
-        let agent = torchrun(0, 2, port, "allreduce.py").spawn().unwrap();
-        let mut guest = join(port, 1, 2);
-        assert_eq!(base(&drive(&mut [&mut guest], 1)[0]), 1);
-        let worker = Rank {
-            rank: 1,
-            world: 2,
-            port,
-        }
-        .start();
-        assert_eq!(ended(worker).trim(), "3");
-        let mut over = guest.finish(Instant::now());
-        if over.is_empty() {
-            over = drive(&mut [&mut guest], 1).remove(0);
-        }
-        assert_eq!(over, [Event::Over]);
-        assert_eq!(ended(agent).trim(), "3");
     }
 }

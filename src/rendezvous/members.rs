@@ -102,6 +102,12 @@ impl Members {
         self.0.iter().all(Option::is_some)
     }
 
+    /// The ranks of those who are missing.
+    pub(crate) fn free(&self) -> impl Iterator<Item = NodeRank> {
+        let places = (0..).map(NodeRank).zip(&self.0);
+        places.filter(|(_, it)| it.is_none()).map(|(rank, _)| rank)
+    }
+
     /// Which nodes are missing, and who is there: "nodes 1, 3 of 4 (joined: 0 gpu-001, 2 gpu-003)".
     pub(crate) fn missing(&self) -> String {
         let missing = self.such(|it| it.is_none());

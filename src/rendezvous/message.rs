@@ -39,6 +39,7 @@ impl Party {
             "local_world_size": self.local_world_size,
             "host": self.host,
             "role": self.role,
+            "run_id": self.run_id,
             "launcher": self.launcher,
             "max_restarts": self.max_restarts,
             "script": self.script,
@@ -47,8 +48,8 @@ impl Party {
         .to_string()
     }
 
-    /// The party that said so; the run id is that of the store it was said in.
-    pub(crate) fn from_hello(bytes: &[u8], run_id: &str) -> Option<Self> {
+    /// The party that said so.
+    pub(crate) fn from_hello(bytes: &[u8]) -> Option<Self> {
         let value = parse(bytes)?;
         Some(Self {
             node: NodeRank(number(&value, "node")?),
@@ -56,10 +57,11 @@ impl Party {
             local_world_size: workers(&value)?,
             host: text(&value, "host")?,
             role: text(&value, "role")?,
-            run_id: run_id.into(),
+            run_id: text(&value, "run_id")?,
             launcher: text(&value, "launcher")?,
             max_restarts: u16::try_from(number(&value, "max_restarts")?).ok()?,
             script: text(&value, "script")?,
+            identical: false,
             token: text(&value, "token"),
         })
     }
@@ -101,6 +103,8 @@ impl Verdict {
 pub(crate) enum News {
     /// A sentence that says who is missing.
     Waiting(String),
+    /// A sentence that everybody should know.
+    Notice(String),
     Ready(Vec<Node>),
     /// All workers of all nodes are to be ended and started again.
     Restarting(Cause),
@@ -119,6 +123,7 @@ impl News {
             }
             Self::Restarting(cause) => json!({"restarting": cause.to_value()}),
             Self::Aborted(cause) => json!({"aborted": cause.to_value()}),
+            Self::Notice(sentence) => json!({"notice": sentence}),
             Self::Done => json!({"done": true}),
         }
         .to_string()
@@ -129,6 +134,9 @@ impl News {
         let value = parse(bytes)?;
         if let Some(sentence) = text(&value, "waiting") {
             return Some(Self::Waiting(sentence));
+        }
+        if let Some(sentence) = text(&value, "notice") {
+            return Some(Self::Notice(sentence));
         }
         if let Some(nodes) = value.get("ready").and_then(Value::as_array) {
             return nodes
@@ -290,6 +298,7 @@ mod tests {
     fn what_is_written_can_be_read() {
         for news in [
             News::Waiting("for godot".into()),
+            News::Notice("no more".into()),
             News::Ready(vec![node()]),
             News::Aborted(cause()),
             News::Restarting(cause()),
@@ -340,7 +349,7 @@ mod tests {
             assert_eq!(Mail::from_json(bytes), None);
             assert_eq!(News::from_json(bytes), None);
             assert_eq!(Verdict::from_json(bytes), None);
-            assert_eq!(Party::from_hello(bytes, "none"), None);
+            assert_eq!(Party::from_hello(bytes), None);
             assert_eq!(ranks_from_json(bytes), None);
         }
         let none = br#"{"role": "default", "rank": 1, "local_world_size": 0}"#;

@@ -33,6 +33,14 @@
 mod testing;
 #[cfg(test)]
 mod crowd;
+#[cfg(test)]
+mod live;
+#[cfg(test)]
+mod town;
+#[cfg(test)]
+mod stories;
+#[cfg(test)]
+mod torch_stories;
 mod protocol;
 mod parser;
 mod store;
@@ -44,6 +52,7 @@ mod detour;
 mod keys;
 mod message;
 mod members;
+mod unnamed;
 mod admission;
 mod retry;
 mod decision;

@@ -22,6 +22,7 @@ use super::members::{Member, Members};
 use super::message::{Mail, News, Verdict, ranks_to_json};
 use super::retry::{Next, Retry};
 use super::store::ClientId;
+use super::unnamed::Unnamed;
 use crate::topology::NodeRank;
 
 /// The host's view of the meeting.
@@ -30,6 +31,7 @@ pub(crate) struct Roster {
     token: String,
     keys: Keys,
     members: Members,
+    unnamed: Unnamed,
     phase: Phase,
     retry: Retry,
     /// The number of the next piece of news.
@@ -53,6 +55,7 @@ impl Roster {
         let keys = Keys::new(&me.run_id);
         let mut roster = Self {
             members: Members::expecting(me.num_nodes),
+            unnamed: Unnamed::default(),
             token,
             phase: Phase::Gathering,
             retry: Retry::up_to(me.max_restarts),
@@ -72,8 +75,9 @@ impl Roster {
     }
 
     /// The prefixes of all keys the host wants to hear of.
-    pub(crate) fn watched(&self) -> [String; 2] {
-        self.keys.watched()
+    pub(crate) fn watched(&self) -> Vec<String> {
+        let joined = self.me.identical.then(|| JOINED.to_owned());
+        self.keys.watched().into_iter().chain(joined).collect()
     }
 
     /// A client at `peer` has set a key.
@@ -87,6 +91,7 @@ impl Roster {
         match self.keys.topic(key, &self.token) {
             Some(Topic::Hello(nonce)) => self.hello(client, nonce, value),
             Some(Topic::RoleInfo(rank)) => self.role_info(client, peer, rank, value),
+            Some(Topic::Joined) => self.joined(client, peer),
             Some(Topic::Mail(rank)) if self.members.rank_of(client) == Some(rank) => {
                 match Mail::from_json(value) {
                     Some(Mail::Failed(cause)) => self.end(cause),
@@ -110,6 +115,7 @@ impl Roster {
 
     /// A client has gone; `error` says how where it did not simply close its connection.
     pub(crate) fn left(&mut self, client: ClientId, error: Option<&str>) -> Vec<Action> {
+        self.unnamed.remove(client);
         if let Some(rank) = self.members.rank_of(client) {
             self.member_left(rank, error);
         }
@@ -201,7 +207,7 @@ impl Roster {
     }
 
     fn hello(&mut self, client: ClientId, nonce: &str, value: &[u8]) {
-        let verdict = match Party::from_hello(value, &self.me.run_id) {
+        let verdict = match Party::from_hello(value) {
             None => Verdict::Refused("its greeting cannot be read".into()),
             Some(guest) => match objection(&self.me, &guest, &self.members) {
                 Some(why) => Verdict::Refused(why),
@@ -230,13 +236,7 @@ impl Roster {
         let node = Node::from_role_info(value, peer.into());
         let why = match (node, self.members.place(rank)) {
             (Some(node), Some(None)) => {
-                let restarts = match self.me.max_restarts {
-                    0 => "",
-                    _ => "; nothing is restarted",
-                };
-                self.tell(Event::Notice(format!(
-                    "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails{restarts}"
-                )));
+                self.announce(rank, peer);
                 return self.enrol(rank, node, Some(client), false);
             }
             (None, _) => format!("node {rank} ({peer}) says nothing that can be read"),
@@ -253,14 +253,47 @@ impl Roster {
         self.tell(Event::Notice(format!("refused a node: {why}")));
     }
 
+    /// A client of torch has come, and will not say which node it is, if it is one.
+    fn joined(&mut self, client: ClientId, peer: &str) {
+        if self.gathering() {
+            self.unnamed.add(client, peer);
+            self.seat();
+        }
+    }
+
+    /// Gives the places that are left to those who will not say theirs, once there are enough of them.
+    fn seat(&mut self) {
+        for (rank, client, host) in self.unnamed.fill(&self.members) {
+            self.announce(rank, &host);
+            let node = Node {
+                host,
+                ..self.me.as_node()
+            };
+            self.enrol(rank, node, Some(client), false);
+        }
+    }
+
+    /// Says once that a node runs an agent of torch.
+    fn announce(&mut self, rank: NodeRank, peer: &str) {
+        let restarts = match self.me.max_restarts {
+            0 => "",
+            _ => "; nothing is restarted",
+        };
+        self.tell(Event::Notice(format!(
+            "node {rank} ({peer}) runs the Python original: it cannot be told to stop when another node fails{restarts}"
+        )));
+    }
+
     fn enrol(&mut self, rank: NodeRank, node: Node, client: Option<ClientId>, ours: bool) {
+        client.iter().for_each(|it| self.unnamed.remove(*it));
         let info = node.to_role_info(rank);
         self.set(self.keys.role_info(rank), info.clone());
         self.set(self.keys.old_role_info(rank), info);
         self.members
             .put(rank, Some(Member::new(node, client, ours)));
-        if self.members.complete() {
-            self.begin();
+        match self.members.complete() {
+            true => self.begin(),
+            false => self.seat(),
         }
     }
 
@@ -337,7 +370,10 @@ impl Roster {
         };
         match next {
             Next::Restart => return self.restart(cause),
-            Next::GiveUp(why) => self.tell(Event::Notice(why)),
+            Next::GiveUp(why) => {
+                self.broadcast(&News::Notice(why.clone()));
+                self.tell(Event::Notice(why));
+            }
             Next::End => {}
         }
         self.phase = Phase::Ending(Ending { aborted: true });

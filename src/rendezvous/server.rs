@@ -189,7 +189,6 @@ impl Drop for Running {
 mod tests {
     use super::super::protocol::{Bytes, Request, STOP_WAITING, put_blob, put_hello};
     use super::super::socket::stream_socket;
-    use super::super::testing::{Rank, ended, python};
     use super::*;
     use nix::errno::Errno;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -198,7 +197,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::os::fd::AsRawFd;
-    use std::time::Instant;
 
     const PATIENCE: Duration = Duration::from_secs(15);
     /// For what takes no time, on a machine that has none.
@@ -327,6 +325,52 @@ mod tests {
             cut.write_all(&[byte]).unwrap();
         }
         expect(&mut cut, &9_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn as_many_clients_as_a_big_job_has_are_all_answered() {
+        const CLIENTS: u32 = 512;
+        let (port, mut store) = serve();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(port)).collect();
+        let key = |of: u32| Bytes::from(format!("/{of}"));
+        let go = || Bytes::from(b"/go");
+        for (me, client) in (0..).zip(&mut clients) {
+            let mut words = hello(me);
+            for request in [
+                Request::Add {
+                    key: b"init/".into(),
+                    delta: 1,
+                },
+                Request::Set {
+                    key: key(me),
+                    value: key(me),
+                },
+                Request::Wait { keys: vec![go()] },
+            ] {
+                request.write(&mut words);
+            }
+            client.write_all(&words).unwrap();
+        }
+        let mut counts: Vec<i64> = Vec::new();
+        for (me, client) in (0_u32..).zip(&mut clients) {
+            expect(client, &me.to_le_bytes());
+            let mut count = [0; 8];
+            client.read_exact(&mut count).unwrap();
+            counts.push(i64::from_le_bytes(count));
+        }
+        counts.sort_unstable();
+        assert!(counts.into_iter().eq(1..=i64::from(CLIENTS)));
+        store.set("/go", b"");
+        for (me, client) in (0..).zip(&mut clients) {
+            expect(client, &[STOP_WAITING]);
+            let next = key((me + 1) % CLIENTS);
+            let request = Request::Get { key: next.clone() };
+            client.write_all(&bytes(request)).unwrap();
+            let mut answer = Bytes::new();
+            put_blob(&mut answer, &next);
+            expect(client, &answer);
+        }
+        assert_eq!(store.clients().len(), CLIENTS as usize);
     }
 
     #[test]
@@ -463,49 +507,5 @@ mod tests {
         client.set_nonblocking(false).unwrap();
         client.set_read_timeout(Some(SOON)).unwrap();
         client
-    }
-
-    #[test]
-    fn every_call_of_torch_gets_what_torchs_own_server_answers() {
-        let expected = ended(
-            python("api.py", &["0".into(), "libuv".into()])
-                .spawn()
-                .unwrap(),
-        );
-        assert!(expected.lines().count() > 40, "{expected}");
-        for backend in ["libuv", "plain"] {
-            let (port, _store) = serve();
-            let ours = ended(
-                python("api.py", &[port.to_string(), backend.into()])
-                    .spawn()
-                    .unwrap(),
-            );
-            for (ours, theirs) in ours.lines().zip(expected.lines()) {
-                if backend == "libuv" || !theirs.contains("queue") {
-                    assert_eq!(ours, theirs);
-                }
-            }
-            assert_eq!(ours.lines().count(), expected.lines().count());
-        }
-    }
-
-    #[test]
-    fn gloo_ranks_meet_at_the_store_and_the_late_one_is_named() {
-        let mut server = bind();
-        server.watch("/default_pg/0//cpu//0/");
-        let (world, port) = (3, server.local_port());
-        let mut store = server.serve(PATIENCE).unwrap();
-        let start = |rank| Rank { rank, world, port }.start();
-        let mut ranks = vec![start(0), start(1)];
-        events(&store, 2);
-        let late = Some("in the process group, 2 processes wait for rank 2".into());
-        let end = Instant::now() + SOON;
-        while store.absent() != late {
-            assert!(Instant::now() < end, "{:?}", store.clients());
-        }
-        ranks.push(start(2));
-        for rank in ranks {
-            assert_eq!(ended(rank).trim(), "7");
-        }
     }
 }

@@ -127,7 +127,7 @@ impl Service {
 
     /// Serves until the launcher says stop.
     pub(crate) fn run(mut self) {
-        self.scratch.resize(Connection::READ, 0);
+        self.scratch = vec![0; Connection::READ];
         let mut ready = [EpollEvent::empty(); EVENTS];
         loop {
             let timeout = if self.full {

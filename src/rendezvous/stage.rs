@@ -16,13 +16,15 @@ pub(crate) enum Host {
 pub(crate) enum Stage {
     /// There is no connection.
     Away,
-    Counting,
+    /// Who hosts?
     Looking,
     VerdictComes,
     Verdict,
     NewsComes,
     News,
-    /// At torch's: has node 0 written its role info in the new way, and in the old?
+    /// At torch's: how many clients have come,
+    Counting,
+    /// has node 0 written its role info in the new way, and in the old?
     NewWay,
     OldWay,
     /// Neither yet: ask again later.

@@ -1,73 +1,119 @@
-//! For the tests: real Python processes with torch.
+//! For the tests: meetings that are driven by hand.
 
-use std::process::{Child, Command, Stdio};
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
 
-/// A script of this project's tests, to be run by a Python that has torch.
-pub(crate) fn python(script: &str, arguments: &[String]) -> Command {
-    let mut command = interpreter();
-    command.arg(path(script)).args(arguments);
-    command
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::event::{Event, Party, Ready};
+use super::limits::Limits;
+use super::meeting::Meeting;
+use super::server::Server;
+use crate::topology::NodeRank;
+
+/// So long that nothing ends by them, unless something hangs.
+pub(crate) const LIMITS: Limits = Limits {
+    join: Duration::from_secs(60),
+    node: Duration::from_secs(15),
+};
+/// For what takes no time, on a machine that has none.
+pub(crate) const SOON: Duration = Duration::from_secs(180);
+
+/// Node `node` with one worker.
+pub(crate) fn party(node: u32, num_nodes: u32) -> Party {
+    Party {
+        node: NodeRank(node),
+        num_nodes,
+        local_world_size: 1,
+        host: format!("gpu-{node}"),
+        role: "default".into(),
+        run_id: "none".into(),
+        launcher: "1.0.0".into(),
+        max_restarts: 0,
+        script: "train.py".into(),
+        identical: false,
+        token: None,
+    }
 }
 
-/// An agent of torch with one worker.
-pub(crate) fn torchrun(node: u32, num_nodes: u32, port: u16, script: &str) -> Command {
-    let mut command = interpreter();
-    command.args(["-m", "torch.distributed.run", "--nproc-per-node=1"]);
-    command.args(["--master-addr=127.0.0.1", &format!("--master-port={port}")]);
-    command.args([
-        format!("--nnodes={num_nodes}"),
-        format!("--node-rank={node}"),
-        path(script),
-    ]);
-    command
+/// A meeting that node 0 hosts, and its port.
+pub(crate) fn host(num_nodes: u32) -> (u16, Meeting) {
+    let server = Server::bind(OsStr::new("127.0.0.1"), 0).unwrap();
+    let port = server.local_port();
+    let now = Instant::now();
+    (
+        port,
+        Meeting::host(server, party(0, num_nodes), "127.0.0.1", LIMITS, now).unwrap(),
+    )
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a setting of the test, not of the launcher"
-)]
-fn interpreter() -> Command {
-    let python = std::env::var_os("FABRIC_TEST_PYTHON")
-        .expect("set FABRIC_TEST_PYTHON to a Python interpreter that has torch");
-    let mut command = Command::new(python);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    command
+/// The meeting at that port, as another node joins it.
+pub(crate) fn join(port: u16, node: u32, num_nodes: u32) -> Meeting {
+    Meeting::join(
+        "127.0.0.1",
+        port,
+        party(node, num_nodes),
+        LIMITS,
+        Instant::now(),
+    )
+    .unwrap()
 }
 
-fn path(script: &str) -> String {
-    format!("{}/tests/store/{script}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// What a process wrote, once it has ended well.
+/// Drives all meetings until all are `done`, and returns what each has told.
 #[track_caller]
-pub(crate) fn ended(child: Child) -> String {
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{:?}", output.status);
-    String::from_utf8(output.stdout).unwrap()
+pub(crate) fn drive_until(
+    meetings: &mut [&mut Meeting],
+    done: impl Fn(&Vec<Event>) -> bool,
+) -> Vec<Vec<Event>> {
+    let end = Instant::now() + SOON;
+    let mut told = vec![Vec::new(); meetings.len()];
+    loop {
+        let now = Instant::now();
+        for (meeting, told) in meetings.iter_mut().zip(&mut told) {
+            if meeting.is_needed() {
+                meeting.settle().unwrap();
+            }
+            told.extend(meeting.advance(now));
+        }
+        if told.iter().all(&done) {
+            return told;
+        }
+        assert!(now < end, "only {told:?}");
+        let next = meetings
+            .iter()
+            .filter_map(|it| it.deadline())
+            .min()
+            .unwrap_or(end);
+        let timeout = next.saturating_duration_since(now) + Duration::from_millis(1);
+        let fds = meetings
+            .iter()
+            .map(|it| PollFd::new(it.fd(), PollFlags::POLLIN));
+        poll(
+            &mut fds.collect::<Vec<_>>(),
+            PollTimeout::try_from(timeout).unwrap(),
+        )
+        .unwrap();
+    }
 }
 
-/// A worker that takes part in one all_reduce.
-pub(crate) struct Rank {
-    pub(crate) rank: u32,
-    pub(crate) world: u32,
-    pub(crate) port: u16,
+fn decides(event: &&Event) -> bool {
+    !matches!(event, Event::Waiting(_) | Event::Notice(_))
 }
 
-impl Rank {
-    /// Starts it, with the variables that an agent would give it.
-    pub(crate) fn start(&self) -> Child {
-        let mut command = python("allreduce.py", &[]);
-        command
-            .env("RANK", self.rank.to_string())
-            .env("WORLD_SIZE", self.world.to_string());
-        command
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", self.port.to_string());
-        command.env("TORCHELASTIC_USE_AGENT_STORE", "True");
-        command.env("TORCHELASTIC_RESTART_COUNT", "0");
-        command.spawn().unwrap()
+/// Drives all meetings until each has told `wanted` things that matter, and returns those.
+#[track_caller]
+pub(crate) fn drive(meetings: &mut [&mut Meeting], wanted: usize) -> Vec<Vec<Event>> {
+    let told = drive_until(meetings, |it| it.iter().filter(decides).count() >= wanted);
+    told.iter()
+        .map(|it| it.iter().filter(decides).cloned().collect())
+        .collect()
+}
+
+/// The global rank with which this node begins, where it was told nothing else.
+#[track_caller]
+pub(crate) fn base(events: &[Event]) -> u32 {
+    match events {
+        [Event::Ready(Ready { base, .. })] => base.0,
+        other => panic!("{other:?}"),
     }
 }

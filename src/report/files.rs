@@ -38,10 +38,10 @@ impl Files {
         })
     }
 
-    /// One event.
-    pub(crate) fn hear(&mut self, told: &Told, plan: &Plan, first_rank: u32) {
+    /// One event, of which the launcher knew at that time.
+    pub(crate) fn hear(&mut self, told: &Told, at: Instant, plan: &Plan, first_rank: u32) {
         let frame = self.frame(plan, first_rank);
-        let now = self.origin.elapsed();
+        let now = at.saturating_duration_since(self.origin);
         if let Some(file) = &mut self.events
             && let Some(event) = frame.event(told, now)
         {

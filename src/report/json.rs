@@ -8,6 +8,7 @@ use super::exception::exception;
 use super::hints::hint;
 use crate::agent::{Event, Exit, Outcome, Record, Stamped, Told, Why, parse_error_file};
 use crate::plan::Plan;
+use crate::rendezvous::Cause;
 use crate::status::Status;
 use crate::topology::LocalRank;
 
@@ -32,14 +33,14 @@ impl Frame<'_> {
             Told::Waiting(text) => (now, json!({"event": "waiting", "text": text})),
             Told::Notice(text) => (now, json!({"event": "notice", "text": text})),
             Told::Ready(first) => (now, json!({"event": "joined", "first_rank": first})),
-            Told::Elsewhere(cause) => (
-                now,
-                json!({"event": "failed_elsewhere", "text": cause.to_string()}),
-            ),
-            Told::Restarting(cause) => (
-                now,
-                json!({"event": "restarting", "text": cause.to_string()}),
-            ),
+            Told::Elsewhere(failure) => {
+                let body = merge(json!({"event": "failed_elsewhere"}), cause(failure));
+                (now, body)
+            }
+            Told::Restarting(failure) => {
+                let body = merge(json!({"event": "restarting"}), cause(failure));
+                (now, body)
+            }
         };
         Some(self.stamped(body, at))
     }
@@ -85,6 +86,7 @@ impl Frame<'_> {
             .filter(|it| it.node.0 != plan.place.index);
         report["elsewhere"] = json!(foreign.map(ToString::to_string));
         report["root_cause"] = self.root_cause(outcome);
+        report["earlier"] = earlier(outcome);
         report["workers"] = json!(workers);
         report
     }
@@ -180,11 +182,38 @@ fn seconds(time: Duration) -> Value {
 /// Of exit code and signal one is null.
 fn ended_by(status: Status) -> Value {
     match status {
-        Status::Code(code) => json!({"exit_code": code, "signal": null}),
+        Status::Code(code) => {
+            json!({"exit_code": code, "signal": null, "core_dumped": false})
+        }
         Status::Signal { signal, core } => {
             json!({"exit_code": null, "signal": signal.to_string(), "core_dumped": core})
         }
     }
+}
+
+/// What ended each attempt but the last.
+fn earlier(outcome: &Outcome) -> Value {
+    let mut words = outcome.earlier_words.iter();
+    let attempts = outcome.earlier.iter().map(|failure| {
+        let lines = words.next().map_or_else(Vec::new, |it| it.lines(WORDS));
+        let mut body = cause(failure);
+        body["lived"] = failure.lived.map_or(Value::Null, seconds);
+        body["message"] = json!(exception(&lines));
+        body["last_lines"] = json!(lines);
+        body
+    });
+    attempts.collect()
+}
+
+/// A failure as all nodes know it.
+fn cause(cause: &Cause) -> Value {
+    json!({
+        "node_rank": cause.node.0,
+        "host": cause.host,
+        "rank": cause.rank.map(|it| it.0),
+        "exit_code": cause.exit_code,
+        "text": cause.to_string(),
+    })
 }
 
 fn exit(outcome: &Outcome) -> Value {
@@ -260,7 +289,7 @@ mod tests {
         let (status, asked) = (Status::Code(7), false);
         check(
             Event::Exited { worker, status, asked },
-            &format!(r#"{{"asked":false,"event":"exited","exit_code":7,"local_rank":1,"rank":5,{TIME},"signal":null}}"#)
+            &format!(r#"{{"asked":false,"core_dumped":false,"event":"exited","exit_code":7,"local_rank":1,"rank":5,{TIME},"signal":null}}"#)
                 .replace(&format!("{TIME},\"signal\":null"), r#""seconds":1.50025,"signal":null,"time":1700000001.50025"#),
         );
         let why = Why::Signal(Signal::TERM);

@@ -19,4 +19,6 @@ pub(crate) use cause::bytes;
 pub(crate) use line::{Paint, harmless, ranks, span, wrap};
 pub(crate) use log::start_log;
 pub(crate) use processes::{described, owned};
-pub(crate) use reporter::{Output, Reporter, complain, output, say, terminal_width};
+pub(crate) use reporter::{
+    Output, Reporter, complain, output, say, terminal_width, without_effect,
+};

@@ -17,6 +17,7 @@ use super::refusal;
 use super::summary::{Summary, went_well};
 use crate::accelerator::Busy;
 use crate::agent::{Event, Hosted, Outcome, Pid, Stamped, Told, Why};
+use crate::clock::local_time;
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::relay::Voice;
@@ -86,13 +87,16 @@ impl<'a> Reporter<'a> {
 
     /// What may go wrong, or other than asked.
     pub(crate) fn warn(&self) {
-        if !self.plan.ignored.is_empty() {
-            let names = self.plan.ignored.join(", ");
-            self.voice
-                .say(&format!("fabric: set, but without effect here: {names}\n"));
+        if let Some(said) = without_effect(&self.plan.ignored) {
+            self.voice.say(&format!("fabric: {said}\n"));
         }
         for busy in &self.plan.busy {
             self.voice.say(&format!("fabric: {}\n", already_used(busy)));
+        }
+        if !self.plan.busy.is_empty() {
+            self.voice.say(
+                "hint: end that, or choose other GPUs with --devices or CUDA_VISIBLE_DEVICES\n",
+            );
         }
     }
 
@@ -107,10 +111,10 @@ impl<'a> Reporter<'a> {
         ));
     }
 
-    /// Says what a person wants to know at once.
-    pub(crate) fn hear(&mut self, told: &Told) {
+    /// Says what a person wants to know at once; this happened, or was heard of, at that time.
+    pub(crate) fn hear(&mut self, told: &Told, at: Instant) {
         if let Some(files) = &mut self.files {
-            files.hear(told, self.plan, self.first_rank);
+            files.hear(told, at, self.plan, self.first_rank);
         }
         match told {
             Told::Event(stamped) => self.hear_event(stamped),
@@ -128,7 +132,8 @@ impl<'a> Reporter<'a> {
                 self.ended.clear();
                 self.attempts += 1;
                 let failed = failed_attempt(self.attempts, self.plan, cause);
-                complain(&format!("fabric: {failed}; all workers start again\n"));
+                self.voice
+                    .say(&format!("fabric: {failed}; all workers start again\n"));
             }
             Told::Elsewhere(cause) => {
                 self.voice.say(&format!(
@@ -153,7 +158,7 @@ impl<'a> Reporter<'a> {
                 self.running.remove(&worker);
                 self.ended.push(self.global(worker));
                 if !asked && !status.success() && self.failure.is_none() {
-                    self.failure = Some((status, time_of_day()));
+                    self.failure = Some((status, local_time()));
                     self.shared_memory = shared_memory();
                 }
             }
@@ -219,7 +224,7 @@ impl<'a> Reporter<'a> {
         let id = std::process::id();
         self.voice.say(&format!(
             "fabric: {ended} ended with exit code 0 a minute ago, {running} still running\n\
-             hint: if it waits for what has ended, `fabric stop {id}` ends it\n"
+             hint: a rank that waits for one that has ended waits for ever; `fabric stop {id}` ends the run\n"
         ));
     }
 
@@ -260,6 +265,17 @@ impl<'a> Reporter<'a> {
     }
 }
 
+/// A sentence on variables that ask for what we do not do, and the way out behind `hint: `.
+pub(crate) fn without_effect(variables: &[&str]) -> Option<String> {
+    let names = variables.join(", ");
+    (!variables.is_empty()).then(|| {
+        format!(
+            "set, but without effect here: {names}\n\
+             hint: unset what this run does not need; for what it needs use torchrun"
+        )
+    })
+}
+
 /// `GPU 1 is already in use by pid 71 (python a.py) of anna, 3 GiB`.
 fn already_used(busy: &Busy) -> String {
     let users = busy.users.iter().map(|it| {
@@ -270,22 +286,6 @@ fn already_used(busy: &Busy) -> String {
     });
     let users = users.collect::<Vec<_>>().join("; ");
     format!("GPU {} is already in use by {users}", busy.gpu)
-}
-
-/// Local time as `2026-07-20 14:03:22`.
-fn time_of_day() -> String {
-    let mut text = [0u8; 32];
-    // SAFETY: localtime_r fills in `parts`, and strftime writes at most the length that it is given.
-    let length = unsafe {
-        let now = libc::time(std::ptr::null_mut());
-        let mut parts = std::mem::zeroed();
-        if libc::localtime_r(&now, &mut parts).is_null() {
-            return String::new();
-        }
-        let format = c"%Y-%m-%d %H:%M:%S".as_ptr();
-        libc::strftime(text.as_mut_ptr().cast(), text.len(), format, &parts)
-    };
-    String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
 /// Columns of the terminal that shows our output, if one does.

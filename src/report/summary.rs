@@ -122,14 +122,18 @@ impl Summary<'_> {
     /// What ended the attempts before this one.
     fn earlier(&self, text: &mut String) {
         let mut label = "earlier";
+        let mut words = self.outcome.earlier_words.iter();
         for (number, cause) in (1..).zip(&self.outcome.earlier) {
             let failed = failed_attempt(number, self.plan, cause);
-            self.row(
-                text,
-                label,
-                &harmless(&shortened(&failed, 2 * (WIDTH - LABEL))),
-            );
-            label = "";
+            let lines = words.next().map_or_else(Vec::new, |it| it.lines(WORDS));
+            for told in [Some(failed.as_str()), exception(&lines)]
+                .into_iter()
+                .flatten()
+            {
+                let told = shortened(told, 2 * (WIDTH - LABEL));
+                self.row(text, label, &harmless(&told));
+                label = "";
+            }
         }
     }
 

@@ -222,10 +222,14 @@ fn a_gpu_in_use_is_warned_of_if_it_is_one_of_ours() {
         String::from_utf8(output.stderr).unwrap()
     };
     let told = warning("2");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let (told, hint) = told.split_once('\n').unwrap();
     let start = format!("fabric: GPU 1 is already in use by pid {pid} (");
     assert!(told.starts_with(&start), "{told}");
-    assert!(told.ends_with(", 3 GiB; pid 999999999\n"), "{told}");
+    assert!(told.ends_with(", 3 GiB; pid 999999999"), "{told}");
+    assert_eq!(
+        hint,
+        "hint: end that, or choose other GPUs with --devices or CUDA_VISIBLE_DEVICES\n"
+    );
     assert_eq!(warning("0,2"), "");
 }
 

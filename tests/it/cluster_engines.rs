@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -327,4 +328,84 @@ fn open_mpi_a_failing_rank_ends_all_tasks() {
         .args(["7", "--rank", "3"]);
     let done = run.start().finish_within(PATIENCE).expect_code(7);
     assert!(done.took < Duration::from_secs(20), "{:?}", done.took);
+}
+
+/// A folder for the path, with `fabric` and programs that are these lines of shell.
+fn path_with(programs: &[(&str, String)]) -> TempDir {
+    let bin = TempDir::new().unwrap();
+    symlink(env!("CARGO_BIN_EXE_fabric"), bin.path().join("fabric")).unwrap();
+    for (name, lines) in programs {
+        let file = bin.path().join(name);
+        fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bin
+}
+
+fn path_variable(bin: &TempDir) -> String {
+    let usual = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+    format!("PATH={}:{usual}", bin.path().display())
+}
+
+/// An example that starts launchers by MPI or ssh, on the first host, as its reader would.
+fn example(mpirun: &str, words: &[&str]) -> Finished {
+    let engine = mpi();
+    let agent = engine.folder().join("ssh").display().to_string();
+    // A login at the far side has fabric in its path; where that is, is known below.
+    let login = "while [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\n\
+                 exec AGENT \"$host\" \"PATH=${0%/*}:\\$PATH; $*\"";
+    let bin = path_with(&[
+        ("mpirun", format!("exec /usr/bin/{mpirun} \"$@\"")),
+        ("ssh", login.replace("AGENT", &agent)),
+    ]);
+    let settings = [
+        path_variable(&bin),
+        format!("OMPI_MCA_plm_rsh_agent={agent}"),
+        "OMPI_MCA_plm=rsh".to_owned(),
+        "OMPI_ALLOW_RUN_AS_ROOT=1".to_owned(),
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1".to_owned(),
+        "HYDRA_LAUNCHER=ssh".to_owned(),
+        format!("HYDRA_LAUNCHER_EXEC={agent}"),
+    ];
+    let run = Fabric::through(engine.script.to_str().unwrap(), &["exec", "host1", "env"]);
+    let run = run.env(engine.variable, engine.folder());
+    let run = run.args(settings).args(words).start();
+    run.finish_within(PATIENCE).expect_code(0)
+}
+
+/// What examples/train.py says in the end with four workers.
+const TRAINED: &str = "workers 4  unseen flowers 30  accuracy 0.967";
+
+#[test]
+fn the_example_for_mpirun_trains_under_open_mpi() {
+    let done = example("mpirun.openmpi", &["examples/mpirun.sh", "host1,host2"]);
+    assert!(done.stdout.contains(TRAINED), "{}", done.stdout);
+}
+
+#[test]
+fn the_example_for_mpirun_trains_under_mpich() {
+    let done = example("mpirun.mpich", &["examples/mpirun.sh", "host1,host2"]);
+    assert!(done.stdout.contains(TRAINED), "{}", done.stdout);
+}
+
+#[test]
+fn the_example_for_two_nodes_trains_by_ssh() {
+    let words = ["examples/two_nodes.sh", "host1", "host2"];
+    let done = example("mpirun.openmpi", &words);
+    assert!(done.stdout.contains(TRAINED), "{}", done.stdout);
+}
+
+#[test]
+fn the_example_for_slurm_trains_on_two_nodes() {
+    let engine = slurm();
+    let bin = path_with(&[]);
+    let words = ["exec", "env"];
+    let run = Fabric::through(engine.script.to_str().unwrap(), &words);
+    let run = run.env(engine.variable, engine.folder());
+    let log = run.scratch().join("log");
+    let run = run.arg(path_variable(&bin)).args(["sbatch", "--wait"]);
+    let run = run.arg("--output").arg(&log).arg("examples/slurm.sbatch");
+    let _done = run.start().finish_within(PATIENCE).expect_code(0);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains(TRAINED), "{log}");
 }

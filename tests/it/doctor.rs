@@ -230,3 +230,13 @@ fn another_fabric_on_path_is_told() {
     let at = folder.join("fabric").display().to_string();
     about(&done, "fabric").expect("warn", &[&at, "probably the Python original"]);
 }
+
+#[test]
+fn variables_that_have_no_effect_are_told() {
+    let ask = doctor().arg("--json").env("PET_STANDALONE", "1");
+    let done = ask.env("PET_ROLE", "trainer").finish().expect_code(0);
+    let expected = ["without effect here: PET_STANDALONE", "use torchrun"];
+    about(&done, "variables").expect("warn", &expected);
+    let none = doctor().arg("--json").finish().expect_code(0);
+    assert!(about(&none, "variables").0.is_empty());
+}

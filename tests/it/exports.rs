@@ -550,6 +550,7 @@ fn without_an_interpreter_the_search_is_told() {
         .worker("exit_with.py")
         .finish();
     gone.expect_code(1).expect_said(&[
-        "fabric: the interpreter `/no/python` (PYTHON_EXEC) does not exist or cannot be executed\n",
+        "fabric: the interpreter `/no/python` (PYTHON_EXEC) does not exist or cannot be executed\n\
+         hint: `command -v python3` prints the one of this shell\n",
     ]);
 }

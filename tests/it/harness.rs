@@ -383,8 +383,18 @@ pub(crate) fn alive(pid: i32) -> bool {
 
 /// Waits for a condition; never just for time to pass.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
+pub(crate) fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    wait_until_within(DEADLINE, what, condition);
+}
+
+/// The same, for what takes a fixed time that is no shorter.
+#[track_caller]
+pub(crate) fn wait_until_within(
+    patience: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
+    let deadline = Instant::now() + patience;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::yield_now();
@@ -452,8 +462,17 @@ pub(crate) fn python() -> &'static Path {
 
 /// The interpreter of an environment with Lightning, which the test script provides.
 pub(crate) fn test_python() -> PathBuf {
-    let path = variable("FABRIC_TEST_PYTHON").map(PathBuf::from);
-    let path = path.expect("FABRIC_TEST_PYTHON must name a Python with Lightning: run tests/run");
+    provided("FABRIC_TEST_PYTHON")
+}
+
+/// The same with an old torch and nothing else.
+pub(crate) fn test_old_python() -> PathBuf {
+    provided("FABRIC_TEST_OLD_PYTHON")
+}
+
+fn provided(name: &str) -> PathBuf {
+    let path = variable(name).map(PathBuf::from);
+    let path = path.unwrap_or_else(|| panic!("{name} must name a Python: run tests/run"));
     assert!(path.exists(), "{} does not exist", path.display());
     path
 }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::harness::{Fabric, Finished, Running, actor, wait_until};
@@ -60,6 +62,12 @@ impl Hosts {
         node.arg(format!("--node-timeout={NODE_TIMEOUT}"))
     }
 
+    /// A shell command on a machine.
+    #[track_caller]
+    fn shell(&self, host: &str, words: &str) {
+        self.control(&["exec", host, "sh", "-c", words]);
+    }
+
     fn acting(&self, node: Fabric) -> Fabric {
         let ready = format!("ready={}", self.place.path().display());
         let node = node.arg("--python").arg(actor());
@@ -76,10 +84,17 @@ impl Hosts {
     /// Waits for the workers of three nodes.
     fn started(&self) {
         for rank in 0..3 {
-            let path = self.place.path().join(format!("{rank}.ready"));
-            wait_until("the worker is ready", || path.exists());
-            std::fs::remove_file(path).unwrap();
+            self.worker(rank);
         }
+    }
+
+    /// Waits for a worker.
+    fn worker(&self, rank: u32) -> Pid {
+        let path = self.place.path().join(format!("{rank}.ready"));
+        wait_until("the worker is ready", || path.exists());
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        Pid::from_raw(text.trim().parse().unwrap())
     }
 }
 
@@ -149,6 +164,94 @@ fn a_cut_ends_both_sides_of_it() {
     first
         .expect_code(1)
         .expect_said(&["the connection to its launcher was lost"]);
+}
+
+#[test]
+fn a_cut_that_heals_in_time_harms_nobody() {
+    let hosts = Hosts::up();
+    let words = ["wait=1000", "exit=0"];
+    // Long enough for the slowest machine.
+    let patient = "--node-timeout=100";
+    let start = |rank| hosts.acting(hosts.node(rank, 3, "host1").arg(patient));
+    let nodes = [0, 1, 2].map(|rank| start(rank).args(words).start());
+    let last = hosts.worker(2);
+    hosts.control(&["cut", "host3"]);
+    wait_until("the worker behind the cut has ended", || {
+        kill(last, None).is_err()
+    });
+    hosts.control(&["heal"]);
+    for node in nodes {
+        node.finish().expect_code(0);
+    }
+}
+
+#[test]
+fn nodes_that_do_not_reach_each_other_do_not_miss_each_other() {
+    let hosts = Hosts::up();
+    let [first, second, third] = hosts.sleeping();
+    hosts.control(&["split", "host2", "host3"]);
+    // Word goes by way of node 0.
+    second.signal(Signal::SIGTERM);
+    second.finish().expect_code(-15);
+    let cause = "node 1 (host2): stopped by SIGTERM";
+    for done in finish([first, third], Instant::now()) {
+        done.expect_code(143).expect_said(&[cause]);
+    }
+
+    hosts.control(&["heal"]);
+    let nodes = hosts.sleeping();
+    hosts.control(&["split", "host1", "host3"]);
+    let [first, second, third] = finish(nodes, Instant::now());
+    let lost = "node 2 (host3): the connection to its launcher was lost";
+    first.expect_code(1).expect_said(&[lost]);
+    second.expect_code(1).expect_said(&[lost]);
+    let lost = "node 0 (host1): the connection to its launcher was lost";
+    third.expect_code(1).expect_said(&[lost]);
+}
+
+#[test]
+fn a_name_that_resolves_late_is_asked_for_again() {
+    let hosts = Hosts::up();
+    let node = |rank| {
+        hosts
+            .acting(hosts.node(rank, 2, "pod-0.train"))
+            .arg("exit=0")
+    };
+    let guest = node(1);
+    let said = guest.scratch().join("said");
+    let guest = guest.stderr(std::fs::File::create(&said).unwrap()).start();
+    let host = node(0).start();
+    let sentence = "cannot reach node 0 at `pod-0.train:29400`: the name does not resolve";
+    wait_until("the name is said not to resolve", || {
+        std::fs::read_to_string(&said).unwrap().contains(sentence)
+    });
+    hosts.shell("host2", "echo 10.77.0.1 pod-0.train >> /etc/hosts");
+    guest.finish().expect_code(0);
+    host.finish().expect_code(0);
+}
+
+#[test]
+fn a_name_that_means_the_machine_itself_is_found_out() {
+    let hosts = Hosts::up();
+    let trap = |host| {
+        let mine = hosts.state.path().join(host);
+        let mine = mine.display();
+        let edit = format!("sed 's/^10.77.0.1 .*/127.0.1.1 host1/' /etc/hosts > {mine}");
+        hosts.shell(host, &format!("{edit} && mount --bind {mine} /etc/hosts"));
+    };
+    let node = |rank| hosts.acting(hosts.node(rank, 2, "host1"));
+    trap("host1");
+    let [host, guest] = [0, 1].map(|rank| node(rank).arg("exit=0").start());
+    guest.finish().expect_code(0);
+    let sentence = "/etc/hosts gives this machine's name `host1` to 127.0.1.1";
+    host.finish().expect_code(0).expect_said(&[sentence]);
+
+    trap("host2");
+    let lost = node(1).with(|it| {
+        it.env("FABRIC_JOIN_TIMEOUT", "2");
+    });
+    let sentence = "refused by 127.0.1.1, which is this machine itself: /etc/hosts may give";
+    lost.finish().expect_code(1).expect_said(&[sentence]);
 }
 
 #[test]

@@ -99,6 +99,18 @@ fn a_newer_lightning_is_noticed_and_kept() {
     let newer = format!("{SCRIPT}# newer\n");
     it.tell("link").expect_code(0);
     it.install_lightning(&newer);
+    let doctor = it.tell("doctor").expect_code(0);
+    for text in [
+        "Lightning was installed over it",
+        "fabric-run link` links it again",
+    ] {
+        let told = doctor
+            .stdout
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(told.contains(text), "{}", doctor.stdout);
+    }
     it.expect(
         "link",
         "is this program again; Lightning had been installed anew, its newer script is kept as `fabric.lightning`",

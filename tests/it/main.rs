@@ -23,6 +23,7 @@ mod cluster_engines;
 mod ports;
 mod launches;
 mod doctor;
+mod notebook;
 mod notices;
 mod pty;
 mod relay;

@@ -9,7 +9,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Fabric, Finished, Running, actor, free_port, test_python, wait_until};
+use crate::harness::{
+    Fabric, Finished, Running, actor, free_port, test_old_python, test_python, wait_until,
+};
 
 /// What takes a second at most, on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(10);
@@ -296,30 +298,60 @@ fn fifty_launchers_are_fifty_nodes() {
 /// A script in which two gloo ranks add up numbers.
 fn all_reduce(node: Fabric) -> Fabric {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/allreduce.py");
-    node.arg("--accelerator=cpu").arg(script)
+    node.arg(script)
 }
 
-/// One node runs the Python original, the other this program; both train.
-fn mixed(ours: u32) {
+/// One node runs another launcher, the other this program; both train with that Python.
+fn mixed(ours: u32, theirs: impl FnOnce(&Run) -> Fabric, python: &Path, environ: &[(&str, &str)]) {
     let run = Run::over(2);
-    let python = test_python();
-    let original = python.with_file_name("fabric");
-    let theirs = run.node_through(original.to_str().unwrap(), 1 - ours);
-    let ours = run.node(ours).arg("--python").arg(&python);
-    let theirs = all_reduce(theirs).start();
-    let ours = all_reduce(ours).start();
+    let start = |node: Fabric| {
+        let set = |node: Fabric, (name, value): &(&str, &str)| node.env(name, value);
+        environ.iter().fold(all_reduce(node), set).start()
+    };
+    let theirs = start(theirs(&run));
+    let ours = run.node(ours).args(["--accelerator=cpu", "--python"]);
+    let ours = start(ours.arg(python));
     let ours = ours.finish().expect_code(0);
     assert_eq!(ours.stdout, "3\n");
-    assert!(ours.stderr.contains("runs the Python original"));
+    let told = ours.stderr.matches("runs the Python original").count();
+    assert_eq!(told, 1, "{}", ours.stderr);
     assert_eq!(theirs.finish().expect_code(0).stdout, "3\n");
 }
 
 #[test]
-fn mixed_with_the_original_as_node_1() {
-    mixed(0);
+fn mixed_with_the_original() {
+    let python = test_python();
+    let original = python.with_file_name("fabric");
+    for ours in [0, 1] {
+        let theirs = |run: &Run| {
+            let node = run.node_through(original.to_str().unwrap(), 1 - ours);
+            node.arg("--accelerator=cpu")
+        };
+        mixed(ours, theirs, &python, &[]);
+    }
+}
+
+/// The same with torch's own launcher.
+fn mixed_with_an_agent(python: &Path, environ: &[(&str, &str)]) {
+    for ours in [0, 1] {
+        let theirs = |run: &Run| {
+            let words = ["-m", "torch.distributed.run", "--nnodes=2"];
+            let agent = Fabric::through(python.to_str().unwrap(), &words);
+            let agent = agent.args([format!("--node-rank={}", 1 - ours)]);
+            let agent = agent.arg("--master-addr=127.0.0.1");
+            agent.arg(format!("--master-port={}", run.port))
+        };
+        mixed(ours, theirs, python, environ);
+    }
 }
 
 #[test]
-fn mixed_with_the_original_as_node_0() {
-    mixed(1);
+fn mixed_with_an_agent_of_an_old_torch() {
+    mixed_with_an_agent(&test_old_python(), &[]);
+}
+
+#[test]
+fn mixed_with_an_agent_that_does_not_say_how_many_workers_it_has() {
+    let environ = [("TORCH_ELASTIC_WORKER_IDENTICAL", "1")];
+    mixed_with_an_agent(&test_python(), &environ);
 }

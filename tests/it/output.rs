@@ -174,6 +174,16 @@ fn a_log_dir_has_a_copy_of_all() {
     assert!(folder.to_str().unwrap().starts_with("a_b_ü_"), "{folder:?}");
 }
 
+/// A line without `2026-07-20 14:03:22.250 ` in front of it, which must be there.
+#[track_caller]
+fn undated(line: &str) -> String {
+    let (time, rest) = line.split_at(24);
+    let shape = |it: char| if it.is_ascii_digit() { '0' } else { it };
+    let time: String = time.chars().map(shape).collect();
+    assert_eq!(time, "0000-00-00 00:00:00.000 ", "{line}");
+    rest.to_owned()
+}
+
 #[test]
 fn the_launchers_own_words_are_in_its_log() {
     let fabric = run(2);
@@ -183,7 +193,26 @@ fn the_launchers_own_words_are_in_its_log() {
     let done = done.finish().expect_code(7);
     let logs = logs(&done, &base);
     let log = &logs[Path::new("launcher.log")];
-    assert!(log.contains("rank 1 failed: exit code 7") && done.stderr.ends_with(log.as_str()));
+    let undated: String = log.lines().map(|it| undated(it) + "\n").collect();
+    assert!(undated.contains("rank 1 failed: exit code 7"), "{log}");
+    assert!(done.stderr.ends_with(&undated), "{log}");
+}
+
+#[test]
+fn the_launchers_log_has_no_colours_of_the_terminal() {
+    let fabric = run(1).worker("exit_with.py").arg("7");
+    let base = fabric.scratch().join("logs");
+    let fabric = fabric.env("FABRIC_LOG_DIR", &base);
+    let (terminal, running) = Terminal::start(fabric, 24, 80);
+    terminal.wait_for("\x1b[1;31mfabric: rank 0 failed");
+    let done = running.finish().expect_code(7);
+    let files = files(&done.scratch.path().join("logs"));
+    let log = files
+        .iter()
+        .find(|(path, _)| path.ends_with("launcher.log"));
+    let (_, log) = log.unwrap();
+    assert!(log.contains(" fabric: rank 0 failed"), "{log}");
+    assert!(!log.contains('\x1b'), "{log}");
 }
 
 #[test]
@@ -236,6 +265,30 @@ fn what_is_teed_is_labelled_as_by_torchrun() {
             "launcher.log"
         ]
     );
+}
+
+#[test]
+fn lines_with_chosen_texts_are_in_a_file_of_all_workers() {
+    let lines = "import os
+rank = os.environ['RANK']
+for step in range(3): print('step', step, 'loss', rank); print('noise')
+print('a,b without an end', rank, end='')
+";
+    let fabric = run(2).args(["--ranks", "0", "--duplicate-stdout-filters", "loss,a,,b"]);
+    let done = fabric.code(lines).finish().expect_code(0);
+    assert_eq!(done.stdout.matches("noise\n").count(), 3);
+    let folder = done.stderr.lines().next().unwrap();
+    let folder = Path::new(folder.strip_prefix("fabric: logs in ").unwrap());
+    let files = files(folder);
+    let text = &files[Path::new("attempt_0/filtered_stdout.log")];
+    for rank in 0..2 {
+        let own = |it: &&str| it.starts_with(&format!("[default{rank}]:"));
+        let step = |it| format!("[default{rank}]:step {it} loss {rank}");
+        let last = format!("[default{rank}]:a,b without an end {rank}");
+        let found: Vec<&str> = text.lines().filter(own).collect();
+        assert_eq!(found, [step(0), step(1), step(2), last], "{text}");
+    }
+    assert_eq!(files.len(), 2, "{:?}", files.keys());
 }
 
 #[test]
@@ -327,4 +380,66 @@ if os.environ['RANK'] == '1': raise ValueError('boom')
     assert_eq!(report["root_cause"]["rank"], 1);
     assert_eq!(report["workers"][0]["lines"], 2);
     assert!(done.stderr.contains("  message     ValueError: boom\n"));
+}
+
+/// Attempt 0 ends with rank 1, attempt 1 with rank 0; each worker says a lot before.
+const TWO_ATTEMPTS: &str = "\
+import os, sys, time
+rank, attempt = os.environ['RANK'], os.environ['TORCHELASTIC_RESTART_COUNT']
+for number in range(30): print('attempt', attempt, 'rank', rank, 'line', number, file=sys.stderr)
+if rank != attempt: raise ValueError('boom ' + attempt)
+time.sleep(600)
+";
+
+#[test]
+fn every_attempt_has_files_and_last_words_of_its_own() {
+    let fabric = run(2).args(["--max-restarts", "1", "--prefix"]);
+    let folder = fabric.scratch().to_owned();
+    let base = folder.join("logs");
+    let fabric = fabric.arg("--log-dir").arg(&base);
+    let fabric = ["report", "events"].iter().fold(fabric, |it, name| {
+        it.arg(format!("--{name}")).arg(folder.join(name))
+    });
+    let done = fabric.code(TWO_ATTEMPTS).finish().expect_code(1);
+
+    let logs = logs(&done, &base);
+    for (attempt, rank) in [("0", "1"), ("1", "0")] {
+        let log = &logs[&PathBuf::from(format!("attempt_{attempt}/{rank}/stderr.log"))];
+        let start = format!("attempt {attempt} rank {rank} line 0\n");
+        let end = format!("ValueError: boom {attempt}\n");
+        assert!(log.starts_with(&start) && log.ends_with(&end), "{log}");
+    }
+    assert!(logs[Path::new("launcher.log")].contains("; all workers start again\n"));
+
+    let (before, summary) = done.stderr.split_once("fabric: rank 0 failed: ").unwrap();
+    let ours = |it: &&str| it.starts_with("[rank ") || it.starts_with("fabric: ");
+    let strays: Vec<&str> = before.lines().filter(|it| !ours(it)).collect();
+    assert_eq!(strays, [""; 0]);
+    let (first, last) = summary.split_once("  last lines\n").unwrap();
+    assert!(first.contains("  earlier     attempt 1 of 2 failed after "));
+    assert!(first.contains("ValueError: boom 0\n"), "{first}");
+    assert!(last.lines().count() == 20 && last.ends_with("    ValueError: boom 1\n"));
+    assert!(!last.contains("attempt 0"), "{last}");
+
+    let read = |name: &str| fs::read_to_string(done.scratch.path().join(name)).unwrap();
+    let report: Value = serde_json::from_str(&read("report")).unwrap();
+    let earlier = &report["earlier"][0];
+    assert_eq!(
+        (&earlier["rank"], &earlier["exit_code"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(earlier["message"], "ValueError: boom 0");
+    let lines = earlier["last_lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 20);
+    assert_eq!(report["root_cause"]["message"], "ValueError: boom 1");
+    let events = read("events");
+    let mut events = events
+        .lines()
+        .map(|it| serde_json::from_str::<Value>(it).unwrap());
+    let restart = events.find(|it| it["event"] == "restarting").unwrap();
+    assert_eq!(
+        (&restart["rank"], &restart["exit_code"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(events.filter(|it| it["event"] == "started").count(), 2);
 }

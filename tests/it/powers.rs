@@ -308,7 +308,8 @@ fn what_the_original_would_obey_is_not_ignored_in_silence() {
         .env("PET_START_METHOD", "fork")
         .env("PET_RUN_PATH", "0");
     let done = run.finish().expect_code(0);
-    let expected = "fabric: set, but without effect here: PET_RDZV_BACKEND, PET_STANDALONE\n";
+    let expected = "fabric: set, but without effect here: PET_RDZV_BACKEND, PET_STANDALONE\n\
+                    hint: unset what this run does not need; for what it needs use torchrun\n";
     assert_eq!(done.stderr, expected);
 }
 

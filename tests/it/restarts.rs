@@ -1,13 +1,13 @@
 //! `--max-restarts`: all workers of all nodes start again after one of them has failed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Fabric, Finished, free_port, wait_until};
+use crate::harness::{Fabric, Finished, Running, actor, free_port, wait_until};
 
 /// Writes down each start; in attempt A, rank FAILING[A] exits with 7 once all have written, the others sleep.
 /// After the last failure all exit with 0.
@@ -50,6 +50,15 @@ impl Run {
         let run = Fabric::run().arg(port).args(options);
         let run = run.arg(self.place().join("worker.py"));
         run.arg(self.place()).args(failing)
+    }
+
+    /// One of two nodes whose workers do what tests/workers/actor.c is told.
+    fn acting(&self, rank: u32, options: &[&str], words: &[&str]) -> Fabric {
+        let rank = format!("--node-rank={rank}");
+        let port = format!("--main-port={}", self.port);
+        let node = Fabric::run().args(["--num-nodes=2", &rank, &port]);
+        let node = node.args(options).arg("--python").arg(actor());
+        node.worker("actor.c").args(words)
     }
 
     /// Which ranks have started in which attempt, such as `0.1` for rank 1 in the first.
@@ -107,6 +116,20 @@ fn a_start_that_fails_twice_alike_is_not_tried_again() {
     assert!(!done.stderr.contains("attempt 2 of 101 failed"));
 }
 
+#[test]
+fn every_node_says_that_a_start_is_given_up() {
+    let run = Run::new();
+    let start = |rank| {
+        run.acting(rank, &["--max-restarts=9"], &["@1", "exit=7"])
+            .start()
+    };
+    let why = "fabric: the same failure at the start twice in a row: no further attempt is made\n";
+    for done in [start(0), start(1)].map(Running::finish) {
+        let done = done.expect_code(7);
+        assert_eq!(done.stderr.matches(why).count(), 1, "{}", done.stderr);
+    }
+}
+
 /// The launchers of two nodes, with 2 and 1 workers.
 fn two_nodes(run: &Run, failing: &[&str]) -> [Finished; 2] {
     let start = |rank: u32| {
@@ -153,28 +176,37 @@ fn a_signal_is_the_end_and_no_failure() {
 }
 
 #[test]
-fn a_signal_while_the_last_attempt_is_being_ended_is_heeded() {
-    let run = Fabric::run().args(["--main-port=0", "--devices=2", "--max-restarts=5"]);
-    let run = run
-        .args(["--shutdown-timeout=2", "--python"])
-        .arg(crate::harness::actor());
-    let (said, ready) = (run.scratch().join("said"), run.scratch().join("1.ready"));
-    let words = format!("ready={}", run.scratch().display());
-    // Rank 1 is deaf, so the attempt takes long enough to end for us to have our say.
-    let words = ["@1", "deaf", &words, "@0", "wait=300", "exit=7"];
-    let run = run
-        .worker("actor.c")
-        .args(words)
-        .stderr(std::fs::File::create(&said).unwrap());
-    let running = run.start();
-    wait_until("rank 1 is deaf", || ready.exists());
-    wait_until("the attempt has failed", || {
-        fs::read_to_string(&said)
-            .unwrap()
-            .contains("all workers start again")
-    });
-    running.signal(Signal::SIGINT);
-    running.finish().expect_code(-2);
+fn a_signal_while_an_attempt_is_being_ended_is_heeded_on_every_node() {
+    for asked in [0, 1] {
+        let run = Run::new();
+        let ready = format!("ready={}", run.place().display());
+        // One on each node is deaf, so the attempt takes long enough to end for us to have our say.
+        let words = [
+            "@0", "deaf", &ready, "@2", "deaf", &ready, "@1", "wait=300", "exit=7",
+        ];
+        let said: [PathBuf; 2] = [0, 1].map(|it| run.place().join(format!("said.{it}")));
+        let start = |rank: u32| {
+            let devices = format!("--devices={}", 2 - rank);
+            let options = ["--max-restarts=5", "--shutdown-timeout=2", &devices];
+            let node = run.acting(rank, &options, &words);
+            node.stderr(fs::File::create(&said[rank as usize]).unwrap())
+                .start()
+        };
+        let nodes = [start(0), start(1)];
+        for rank in [0, 2] {
+            let ready = run.place().join(format!("{rank}.ready"));
+            wait_until("it is deaf", || ready.exists());
+        }
+        wait_until("the attempt has failed", || {
+            let said = fs::read_to_string(&said[asked]).unwrap();
+            said.contains("all workers start again")
+        });
+        nodes[asked].signal(Signal::SIGINT);
+        for (at, node) in nodes.into_iter().enumerate() {
+            node.finish()
+                .expect_code(if at == asked { -2 } else { 130 });
+        }
+    }
 }
 
 #[test]

@@ -169,73 +169,78 @@ fn recorded_lines_are_answered_as_by_the_original() {
     }
 }
 
-#[test]
-fn random_lines_are_answered_as_by_the_original() {
-    let environ = Environ::of_this_process();
-    let number = |name, default| environ.text(name).map_or(default, |it| it.parse().unwrap());
-    let (seed, count) = (
-        number("FABRIC_TEST_SEED", 1),
-        number("FABRIC_TEST_LINES", 5000),
-    );
-    let place = Place::new(0o000);
-    let lines: Vec<Vec<OsString>> = lines::random(seed).take(count as usize).collect();
-    let (mut accepted, mut refused) = (0, 0);
-    for (words, theirs) in lines.iter().zip(ask_the_original(&environ, &place, &lines)) {
-        let ours = place.answer(words.clone());
-        if ours == theirs {
-            accepted += u64::from(ours.get("script").is_some());
-            refused += u64::from(ours["exit"] == 2);
-        } else {
-            assert!(
-                suggests_ours(&ours),
-                "seed {seed}, {words:?}\n  ours: {ours}\ntheirs: {theirs}"
-            );
+/// What asks the original itself.
+mod live {
+    use super::*;
+
+    #[test]
+    fn random_lines_are_answered_as_by_the_original() {
+        let environ = Environ::of_this_process();
+        let number = |name, default| environ.text(name).map_or(default, |it| it.parse().unwrap());
+        let (seed, count) = (
+            number("FABRIC_TEST_SEED", 1),
+            number("FABRIC_TEST_LINES", 5000),
+        );
+        let place = Place::new(0o000);
+        let lines: Vec<Vec<OsString>> = lines::random(seed).take(count as usize).collect();
+        let (mut accepted, mut refused) = (0, 0);
+        for (words, theirs) in lines.iter().zip(ask_the_original(&environ, &place, &lines)) {
+            let ours = place.answer(words.clone());
+            if ours == theirs {
+                accepted += u64::from(ours.get("script").is_some());
+                refused += u64::from(ours["exit"] == 2);
+            } else {
+                assert!(
+                    suggests_ours(&ours),
+                    "seed {seed}, {words:?}\n  ours: {ours}\ntheirs: {theirs}"
+                );
+            }
         }
+        // Lines that mean something, and lines that are wrong: the comparison is worth its name.
+        assert!(
+            accepted > count / 3 && refused > count / 5,
+            "{accepted} and {refused} of {count}"
+        );
     }
-    // Lines that mean something, and lines that are wrong: the comparison is worth its name.
-    assert!(
-        accepted > count / 3 && refused > count / 5,
-        "{accepted} and {refused} of {count}"
-    );
-}
 
-/// A mistyped command may resemble one that only we have.
-fn suggests_ours(ours: &Value) -> bool {
-    let text = ours["stderr"].as_str().unwrap_or_default();
-    let (_, suggestion) = text.split_once("id you mean ").unwrap_or_default();
-    ["'man'", "'completions'", "'link'", "'--version'"]
-        .iter()
-        .any(|it| suggestion.contains(it))
-}
+    /// A mistyped command may resemble one that only we have.
+    fn suggests_ours(ours: &Value) -> bool {
+        let text = ours["stderr"].as_str().unwrap_or_default();
+        let (_, suggestion) = text.split_once("id you mean ").unwrap_or_default();
+        ["'man'", "'completions'", "'link'", "'--version'"]
+            .iter()
+            .any(|it| suggestion.contains(it))
+    }
 
-/// The original's answers, in order.
-fn ask_the_original(environ: &Environ, place: &Place, lines: &[Vec<OsString>]) -> Vec<Value> {
-    let python = environ.text("FABRIC_TEST_PYTHON").expect(
+    /// The original's answers, in order.
+    fn ask_the_original(environ: &Environ, place: &Place, lines: &[Vec<OsString>]) -> Vec<Value> {
+        let python = environ.text("FABRIC_TEST_PYTHON").expect(
         "FABRIC_TEST_PYTHON must name a Python that has the original: \
          python3 -m venv V && V/bin/pip install lightning click && export FABRIC_TEST_PYTHON=V/bin/python",
     );
-    let mut oracle = Process::new(std::path::absolute(python).unwrap())
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer/oracle.py"))
-        .current_dir(place.dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut questions = oracle.stdin.take().unwrap();
-    let answers = BufReader::new(oracle.stdout.take().unwrap());
-    let answers = std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for words in lines {
-                let words: Vec<String> = words.iter().map(|it| to_json(it)).collect();
-                writeln!(questions, "{}", json!(words)).unwrap();
-            }
+        let mut oracle = Process::new(std::path::absolute(python).unwrap())
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer/oracle.py"))
+            .current_dir(place.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut questions = oracle.stdin.take().unwrap();
+        let answers = BufReader::new(oracle.stdout.take().unwrap());
+        let answers = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for words in lines {
+                    let words: Vec<String> = words.iter().map(|it| to_json(it)).collect();
+                    writeln!(questions, "{}", json!(words)).unwrap();
+                }
+            });
+            let parsed = answers
+                .lines()
+                .map(|it| serde_json::from_str(&it.unwrap()).unwrap());
+            parsed.collect::<Vec<Value>>()
         });
-        let parsed = answers
-            .lines()
-            .map(|it| serde_json::from_str(&it.unwrap()).unwrap());
-        parsed.collect::<Vec<Value>>()
-    });
-    assert!(oracle.wait().unwrap().success());
-    assert_eq!(answers.len(), lines.len());
-    answers
+        assert!(oracle.wait().unwrap().success());
+        assert_eq!(answers.len(), lines.len());
+        answers
+    }
 }

@@ -14,6 +14,7 @@ const PARTS: &[Part] = &[
             launch::refusal,
             launch::values,
             launch::hints,
+            launch::variables,
             launch::python,
             launch::program,
         ],

@@ -66,12 +66,28 @@ impl Finding {
 
     /// Bad, in the words of an error of ours: its hint, if it has one, is the way out.
     pub(super) fn error(subject: &'static str, error: &str) -> Self {
-        let (what, way_out) = match error.split_once("\nhint: ") {
+        let level = Level::Bad;
+        Self {
+            level,
+            ..Self::said(subject, error)
+        }
+    }
+
+    /// The same, as a warning.
+    pub(super) fn warning(subject: &'static str, text: &str) -> Self {
+        let level = Level::Warn;
+        Self {
+            level,
+            ..Self::said(subject, text)
+        }
+    }
+
+    fn said(subject: &'static str, text: &str) -> Self {
+        let (what, way_out) = match text.split_once("\nhint: ") {
             Some((what, hint)) => (what, Some(hint.to_owned())),
-            None => (error, None),
+            None => (text, None),
         };
         Self {
-            level: Level::Bad,
             way_out,
             ..Self::ok(subject, what)
         }

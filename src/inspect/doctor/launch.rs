@@ -3,6 +3,7 @@
 use super::facts::{Facts, OnPath, Python};
 use super::finding::Finding;
 use crate::plan;
+use crate::report::without_effect;
 
 /// Why the launch would be refused.
 pub(super) fn refusal(facts: &Facts) -> Vec<Finding> {
@@ -31,6 +32,13 @@ pub(super) fn hints(facts: &Facts) -> Vec<Finding> {
     let hints = facts.plan.iter().flat_map(|it| &it.hints);
     let hint = |it: &String| Finding::warn("devices", "perhaps not what is meant", it.as_str());
     hints.map(hint).collect()
+}
+
+/// Variables that the original would obey, and this launcher does not.
+pub(super) fn variables(facts: &Facts) -> Vec<Finding> {
+    let ignored = facts.plan.as_ref().map_or(&[][..], |it| &it.ignored);
+    let said = without_effect(ignored).into_iter();
+    said.map(|it| Finding::warning("variables", &it)).collect()
 }
 
 /// The interpreter and the packages that a script of Lightning Fabric needs.
@@ -85,10 +93,7 @@ pub(super) fn program(facts: &Facts) -> Vec<Finding> {
     vec![match &facts.on_path {
         OnPath::Us(path) => Finding::ok("fabric", path.display().to_string()),
         OnPath::Nothing => Finding::ok("fabric", "not on PATH"),
-        OnPath::Overwritten(said) => {
-            let (what, way_out) = said.split_once("\nhint: ").unwrap_or((said, ""));
-            Finding::warn("fabric", what, way_out)
-        }
+        OnPath::Overwritten(said) => Finding::warning("fabric", said),
         OnPath::Another { path, python } => {
             let whose = if *python {
                 "a script, probably the Python original"
