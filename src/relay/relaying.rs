@@ -79,14 +79,15 @@ impl Relaying {
     /// No descriptor can be had.
     pub(crate) fn start<'a>(self, plan: &'a Plan, voice: &Voice) -> io::Result<Option<Relay<'a>>> {
         let (folder, log) = self.logs.unzip();
+        // Also where none of them is the relay's: the store has a connection to each worker of all nodes.
+        if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+        }
         let own = match self.wiring {
             Wiring::Direct => return Ok(None),
             _ if same_file() => &[Stream::Out][..],
             _ => &[Stream::Out, Stream::Err],
         };
-        if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-        }
         let mut outputs: Vec<Output> = own.iter().copied().map(Output::new).collect();
         if let (Some(log), Some(last)) = (log, outputs.last_mut()) {
             last.keep_log(log);

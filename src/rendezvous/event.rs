@@ -1,5 +1,6 @@
 //! What a meeting tells its launcher, in plain data.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -69,8 +70,6 @@ pub(crate) struct Ready {
     /// The same, counted among the workers of the same role.
     pub(crate) role_base: u32,
     pub(crate) role_world_size: u32,
-    /// Every node in order of rank; empty where node 0 runs the Python original, which does not say.
-    pub(crate) nodes: Vec<Node>,
 }
 
 /// One node of the run.
@@ -113,32 +112,32 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The ranks of node `node` among all nodes, running sums of the real local counts: the global rank of
-/// its first worker, the world size, and the same counted within its role. None where it is out of range.
-pub(crate) fn ranks(nodes: &[Node], node: NodeRank) -> Option<[u32; 4]> {
-    let me = nodes.get(node.0 as usize)?;
-    let sum = |nodes: &[Node]| nodes.iter().map(|it| it.local_world_size).sum();
-    let same = |nodes: &[Node]| -> u32 {
-        let same = nodes.iter().filter(|it| it.role == me.role);
-        same.map(|it| it.local_world_size).sum()
-    };
-    let before = &nodes[..node.0 as usize];
-    Some([sum(before), sum(nodes), same(before), same(nodes)])
+/// The ranks of each node, running sums of the real local counts: the global rank of its first worker, the
+/// world size, and the same counted within its role.
+pub(crate) fn ranks(nodes: &[Node]) -> Vec<[u32; 4]> {
+    let (mut base, mut bases) = (0, HashMap::new());
+    let mut firsts = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let role_base = bases.entry(&node.role).or_insert(0);
+        firsts.push((base, *role_base));
+        base += node.local_world_size;
+        *role_base += node.local_world_size;
+    }
+    // By now they have counted everybody.
+    let all = nodes.iter().zip(firsts);
+    all.map(|(node, (first, role_first))| [first, base, role_first, bases[&node.role]])
+        .collect()
 }
 
 impl Ready {
-    /// `nodes` may be empty where they are not known.
-    pub(crate) fn new(
-        [base, world_size, role_base, role_world_size]: [u32; 4],
-        nodes: Vec<Node>,
-    ) -> Self {
+    /// From what `ranks` gives.
+    pub(crate) fn new([base, world_size, role_base, role_world_size]: [u32; 4]) -> Self {
         let base = GlobalRank(base);
         Self {
             base,
             world_size,
             role_base,
             role_world_size,
-            nodes,
         }
     }
 }
@@ -157,18 +156,19 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(nodes: &[(u32, &str)], at: u32, expected: Option<[u32; 4]>) {
+    fn check(nodes: &[(u32, &str)], expected: &[[u32; 4]]) {
         let nodes = nodes.iter().map(|(count, role)| node(*count, role));
-        let found = ranks(&nodes.collect::<Vec<_>>(), NodeRank(at));
-        assert_eq!(found, expected);
+        assert_eq!(ranks(&nodes.collect::<Vec<_>>()), expected);
     }
 
     #[test]
     fn ranks_are_sums_of_the_real_counts() {
-        check(&[(2, "a"), (1, "a")], 0, Some([0, 3, 0, 3]));
-        check(&[(2, "a"), (1, "a")], 1, Some([2, 3, 2, 3]));
-        check(&[(2, "a"), (1, "b"), (4, "a")], 2, Some([3, 7, 2, 6]));
-        check(&[(2, "a")], 1, None);
+        check(&[(2, "a"), (1, "a")], &[[0, 3, 0, 3], [2, 3, 2, 3]]);
+        check(
+            &[(2, "a"), (1, "b"), (4, "a")],
+            &[[0, 7, 0, 6], [2, 7, 0, 1], [3, 7, 2, 6]],
+        );
+        check(&[], &[]);
     }
 
     #[test]

@@ -122,8 +122,9 @@ impl Guest {
     pub(crate) fn abort(&mut self, cause: Cause) {
         match self.stage {
             Stage::Over => {}
+            Stage::Ranks if self.host != Host::Ours => self.stage = self.aborted(cause),
             // The host hears of it and tells everybody what the root cause is.
-            Stage::NewsComes | Stage::News => {
+            Stage::NewsComes | Stage::News | Stage::Ranks => {
                 self.mail(&Mail::Failed(cause.clone()));
                 self.reported = Some(cause);
             }
@@ -236,8 +237,11 @@ impl Guest {
                 self.get(self.keys.assigned_ranks(self.me.node), Stage::Ranks)
             }
             (Stage::Ranks, Answer::Blob(text)) => {
-                self.begin(ranks_from_json(&text)?, Vec::new());
-                Stage::Working
+                self.begin(ranks_from_json(&text)?);
+                match self.host {
+                    Host::Ours => self.next_news(),
+                    _ => Stage::Working,
+                }
             }
             (Stage::InfosCome, Answer::Byte(STOP_WAITING)) => {
                 let keys = self.old_infos();
@@ -274,7 +278,11 @@ impl Guest {
                 }
             }
             News::Notice(sentence) => self.events.push(Event::Notice(sentence)),
-            News::Ready(nodes) => self.begin(ranks(&nodes, self.me.node)?, nodes),
+            News::Ready(host) => {
+                self.main = host;
+                let ranks = Keys::ranks(&self.token, self.me.node);
+                return Some(self.get(ranks, Stage::Ranks));
+            }
             News::Restarting(cause) => {
                 (self.reported, self.finished) = (None, false);
                 self.events.push(Event::Restarting(cause));
@@ -302,8 +310,8 @@ impl Guest {
         if self.me.identical {
             self.host = Host::Torch;
             let nodes = vec![self.me.as_node(); self.me.num_nodes as usize];
-            let ranks = ranks(&nodes, self.me.node);
-            ranks.into_iter().for_each(|it| self.begin(it, Vec::new()));
+            let mine = ranks(&nodes).into_iter().nth(self.me.node.0 as usize);
+            mine.into_iter().for_each(|it| self.begin(it));
             return Stage::Working;
         }
         let info = self.me.as_node().to_role_info(self.me.node);
@@ -322,16 +330,13 @@ impl Guest {
             Keys::fin(&self.keys.old_role_info(self.me.node)),
             "FIN".into(),
         );
-        self.begin(ranks(&nodes, self.me.node)?, Vec::new());
+        self.begin(*ranks(&nodes).get(self.me.node.0 as usize)?);
         Some(Stage::Working)
     }
 
-    fn begin(&mut self, ranks: [u32; 4], nodes: Vec<Node>) {
+    fn begin(&mut self, ranks: [u32; 4]) {
         self.ready = true;
-        if let Some(node) = nodes.first() {
-            self.main.clone_from(&node.host);
-        }
-        self.events.push(Event::Ready(Ready::new(ranks, nodes)));
+        self.events.push(Event::Ready(Ready::new(ranks)));
     }
 
     /// The last one opens the barrier.

@@ -128,6 +128,11 @@ impl Keys {
         Self::own(format_args!("{token}/from/{node}"))
     }
 
+    /// Where the host writes the ranks of a node for a launcher of ours.
+    pub(crate) fn ranks(token: &str, node: NodeRank) -> String {
+        Self::own(format_args!("{token}/ranks/{node}"))
+    }
+
     /// Where the host tells all launchers of ours the next thing.
     pub(crate) fn news(&self, token: &str, number: u64) -> String {
         Self::own(format_args!("{token}/news/{number}"))

@@ -105,7 +105,9 @@ pub(crate) enum News {
     Waiting(String),
     /// A sentence that everybody should know.
     Notice(String),
-    Ready(Vec<Node>),
+    /// Every node is there; the name of node 0. Each node's ranks are under a key of its own, so that what all
+    /// read does not grow with their number.
+    Ready(String),
     /// All workers of all nodes are to be ended and started again.
     Restarting(Cause),
     Aborted(Cause),
@@ -118,9 +120,7 @@ impl News {
     pub(crate) fn to_json(&self) -> String {
         match self {
             Self::Waiting(sentence) => json!({"waiting": sentence}),
-            Self::Ready(nodes) => {
-                json!({"ready": nodes.iter().map(Node::to_value).collect::<Vec<_>>()})
-            }
+            Self::Ready(host) => json!({"ready": host}),
             Self::Restarting(cause) => json!({"restarting": cause.to_value()}),
             Self::Aborted(cause) => json!({"aborted": cause.to_value()}),
             Self::Notice(sentence) => json!({"notice": sentence}),
@@ -138,12 +138,8 @@ impl News {
         if let Some(sentence) = text(&value, "notice") {
             return Some(Self::Notice(sentence));
         }
-        if let Some(nodes) = value.get("ready").and_then(Value::as_array) {
-            return nodes
-                .iter()
-                .map(Node::from_value)
-                .collect::<Option<_>>()
-                .map(Self::Ready);
+        if let Some(host) = text(&value, "ready") {
+            return Some(Self::Ready(host));
         }
         if let Some(cause) = value.get("restarting") {
             return Cause::from_value(cause).map(Self::Restarting);
@@ -189,23 +185,6 @@ impl Mail {
 }
 
 impl Node {
-    fn to_value(&self) -> Value {
-        let Self {
-            host,
-            local_world_size,
-            role,
-        } = self;
-        json!({"host": host, "local_world_size": local_world_size, "role": role})
-    }
-
-    fn from_value(value: &Value) -> Option<Self> {
-        Some(Self {
-            host: text(value, "host")?,
-            local_world_size: workers(value)?,
-            role: text(value, "role")?,
-        })
-    }
-
     /// What torch's agents write about themselves, with the node rank they claim.
     pub(crate) fn to_role_info(&self, node: NodeRank) -> String {
         let Self {
@@ -254,7 +233,7 @@ impl Cause {
     }
 }
 
-/// The four numbers torch's node 0 assigns to a node: base, world size, and the same within the role.
+/// The four numbers that node 0 assigns to a node, ours as torch's: base, world size, and the same within the role.
 pub(crate) fn ranks_to_json(ranks: [u32; 4]) -> String {
     let [base, world, role_base, role_world] = ranks;
     format!("[{base}, {world}, {role_base}, {role_world}]")
@@ -299,7 +278,7 @@ mod tests {
         for news in [
             News::Waiting("for godot".into()),
             News::Notice("no more".into()),
-            News::Ready(vec![node()]),
+            News::Ready("gpu-000".into()),
             News::Aborted(cause()),
             News::Restarting(cause()),
             News::Done,

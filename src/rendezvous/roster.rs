@@ -301,16 +301,14 @@ impl Roster {
     fn begin(&mut self) {
         self.phase = Phase::Working;
         let nodes: Vec<Node> = self.members.iter().map(|it| it.node.clone()).collect();
-        for rank in (0..self.me.num_nodes).map(NodeRank) {
-            let Some(ranks) = ranks(&nodes, rank) else {
-                return;
-            };
+        for (rank, ranks) in (0..).map(NodeRank).zip(ranks(&nodes)) {
             self.set(self.keys.assigned_ranks(rank), ranks_to_json(ranks));
+            self.set(Keys::ranks(&self.token, rank), ranks_to_json(ranks));
             if rank == self.me.node {
-                self.tell(Event::Ready(Ready::new(ranks, nodes.clone())));
+                self.tell(Event::Ready(Ready::new(ranks)));
             }
         }
-        self.broadcast(&News::Ready(nodes));
+        self.broadcast(&News::Ready(self.me.host.clone()));
     }
 
     /// All workers of a node have ended well; `counted` where it has told torch's barrier itself.
