@@ -1,5 +1,7 @@
 //! The table of nodes: who has come, who has finished, and how to say so.
 
+use std::collections::HashMap;
+
 use super::event::{Cause, Node};
 use super::store::ClientId;
 use crate::topology::NodeRank;
@@ -35,24 +37,42 @@ impl Member {
 }
 
 /// One place for each node rank.
-pub(crate) struct Members(Vec<Option<Member>>);
+pub(crate) struct Members {
+    places: Vec<Option<Member>>,
+    /// Whose connection is whose: asked for each word that a client says.
+    ranks: HashMap<ClientId, NodeRank>,
+    /// How many places are taken.
+    taken: usize,
+}
 
 impl Members {
     /// Places for so many nodes, all free.
     pub(crate) fn expecting(num_nodes: u32) -> Self {
-        Self((0..num_nodes).map(|_| None).collect())
+        Self {
+            places: (0..num_nodes).map(|_| None).collect(),
+            ranks: HashMap::new(),
+            taken: 0,
+        }
     }
 
     /// The place of a rank, taken or not; none where the rank is out of range.
     pub(crate) fn place(&self, rank: NodeRank) -> Option<&Option<Member>> {
-        self.0.get(rank.0 as usize)
+        self.places.get(rank.0 as usize)
     }
 
     /// Gives a place to a node, or frees it.
     pub(crate) fn put(&mut self, rank: NodeRank, member: Option<Member>) {
-        if let Some(place) = self.0.get_mut(rank.0 as usize) {
-            *place = member;
+        let Some(place) = self.places.get_mut(rank.0 as usize) else {
+            return;
+        };
+        let client = |it: &Option<Member>| it.as_ref().and_then(|it| it.client);
+        if let Some(client) = client(place) {
+            self.ranks.remove(&client);
         }
+        self.ranks.extend(client(&member).map(|it| (it, rank)));
+        self.taken -= usize::from(place.is_some());
+        self.taken += usize::from(member.is_some());
+        *place = member;
     }
 
     /// The node of that rank, where it has come.
@@ -62,25 +82,24 @@ impl Members {
 
     /// The same, to be changed.
     pub(crate) fn member_mut(&mut self, rank: NodeRank) -> Option<&mut Member> {
-        self.0.get_mut(rank.0 as usize)?.as_mut()
+        self.places.get_mut(rank.0 as usize)?.as_mut()
     }
 
     /// Those who are there.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
-        self.0.iter().flatten()
+        self.places.iter().flatten()
     }
 
     /// All begins anew.
     pub(crate) fn renew(&mut self) {
-        for member in self.0.iter_mut().flatten() {
+        for member in self.places.iter_mut().flatten() {
             (member.finished, member.cleared) = (false, false);
         }
     }
 
     /// Which node a connection belongs to.
     pub(crate) fn rank_of(&self, client: ClientId) -> Option<NodeRank> {
-        let is = |it: &Option<Member>| it.as_ref().is_some_and(|it| it.client == Some(client));
-        self.0.iter().position(is).map(|it| NodeRank(it as u32))
+        self.ranks.get(&client).copied()
     }
 
     /// A cause that lies with a whole node.
@@ -99,19 +118,19 @@ impl Members {
 
     /// Whether every place is taken.
     pub(crate) fn complete(&self) -> bool {
-        self.0.iter().all(Option::is_some)
+        self.taken == self.places.len()
     }
 
     /// The ranks of those who are missing.
     pub(crate) fn free(&self) -> impl Iterator<Item = NodeRank> {
-        let places = (0..).map(NodeRank).zip(&self.0);
+        let places = (0..).map(NodeRank).zip(&self.places);
         places.filter(|(_, it)| it.is_none()).map(|(rank, _)| rank)
     }
 
     /// Which nodes are missing, and who is there: "nodes 1, 3 of 4 (joined: 0 gpu-001, 2 gpu-003)".
     pub(crate) fn missing(&self) -> String {
         let missing = self.such(|it| it.is_none());
-        let joined = self.0.iter().enumerate();
+        let joined = self.places.iter().enumerate();
         let joined =
             joined.filter_map(|(rank, it)| Some(format!("{rank} {}", it.as_ref()?.node.host)));
         format!("{missing} (joined: {})", shortened(joined.collect()))
@@ -123,13 +142,13 @@ impl Members {
     }
 
     fn such(&self, wanted: impl Fn(&Option<Member>) -> bool) -> String {
-        let all = self.0.iter().enumerate();
+        let all = self.places.iter().enumerate();
         let ranks: Vec<usize> = all
             .filter(|(_, it)| wanted(it))
             .map(|(rank, _)| rank)
             .collect();
         let word = if ranks.len() == 1 { "node" } else { "nodes" };
-        format!("{word} {} of {}", ranges(&ranks), self.0.len())
+        format!("{word} {} of {}", ranges(&ranks), self.places.len())
     }
 }
 

@@ -25,6 +25,10 @@ impl Unnamed {
     /// All of them, once they are as many as the places that are free, in the order in which they came: nothing tells
     /// more about their ranks.
     pub(crate) fn fill(&mut self, members: &Members) -> Vec<(NodeRank, ClientId, String)> {
+        // As nearly always; asked whenever a node comes.
+        if self.0.is_empty() {
+            return Vec::new();
+        }
         let free: Vec<NodeRank> = members.free().collect();
         if free.len() > self.0.len() {
             return Vec::new();
