@@ -232,13 +232,12 @@ class Bench:
     def turns(self, title, launchers, measure, rounds=None):
         return take_turns(title, launchers, lambda it: measure(it, self.programs), rounds or self.rounds, self.notes)
 
-    def by_number(self, title, launchers, measure, numbers, few):
-        """A column or more for each number; `few` rounds from 512 on."""
+    def by_number(self, title, launchers, measure, rounds):
+        """A column or more for each number; `rounds` says how often for which."""
         found = {it.name: {} for it in launchers}
-        for number in numbers:
+        for number, often in rounds.items():
             able = [it for it in launchers if it.most >= number]
-            rounds = self.rounds if number < 512 else few
-            measured = self.turns(f"{title}, {number}", able, lambda it, programs: measure(it, programs, number), rounds)
+            measured = self.turns(f"{title}, {number}", able, lambda it, programs: measure(it, programs, number), often)
             for name, row in measured.items():
                 found[name].update(row)
         return found
@@ -247,8 +246,8 @@ class Bench:
         yield "Two workers that print a line and end, ms", "fabric", self.turns("start", self.launchers, start)
 
     def whole(self):
-        few = max(3, self.rounds // 3)
-        samples = self.by_number("whole", self.launchers, whole, (1, 2, 8, 64, 512, 2000), few)
+        rounds = dict.fromkeys((1, 2, 8, 64), self.rounds) | dict.fromkeys((512, 2000), max(3, self.rounds // 3))
+        samples = self.by_number("whole", self.launchers, whole, rounds)
         yield "Whole command by number of workers, which do nothing, ms", "sh, a loop with &", samples
         yield "Growth from 64 workers on: time ~ workers^e", None, growth(samples)
 
@@ -261,9 +260,8 @@ class Bench:
         yield f"While {FAILED} workers run: the launcher's share", "fabric", samples
 
     def memory(self):
-        rounds, self.rounds = self.rounds, min(self.rounds, 3)
-        samples = self.by_number("memory", self.watching, memory, (8, 64, 512), self.rounds)
-        self.rounds = rounds
+        rounds = dict.fromkeys((8, 64, 512), min(self.rounds, 3))
+        samples = self.by_number("memory", self.watching, memory, rounds)
         yield "What the launcher holds by number of workers that wait, KiB", None, per_worker(samples)
 
     def output(self):
@@ -279,7 +277,7 @@ class Bench:
 
     def job(self):
         jobs = self.wanted(rivals.jobs(self.programs))
-        samples = self.by_number("job", jobs, job, (2, 8, 50), self.rounds)
+        samples = self.by_number("job", jobs, job, dict.fromkeys((2, 8, 50), self.rounds))
         yield "A job of many nodes, all on this machine, ms by number of nodes", "fabric", samples
 
     def store(self):
