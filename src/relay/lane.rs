@@ -88,7 +88,8 @@ impl Lane {
             return Ok(());
         };
         let started = start();
-        if let State::Silent(pump) = self.take() {
+        if let State::Silent(mut pump) = self.take() {
+            pump.allocate();
             self.state = match started {
                 Ok((pumps, running)) => {
                     let _taken = pumps.send(pump);

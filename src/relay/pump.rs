@@ -102,9 +102,14 @@ impl Pump {
         })
     }
 
+    /// To be called before it reads, by the thread that makes it: there the memory comes fresh from the kernel and
+    /// is taken when it is used; in a new thread malloc(3) would clear it.
+    pub(super) fn allocate(&mut self) {
+        self.buffer = vec![0; ROOM];
+    }
+
     /// Pumps until it is told to finish.
     pub(super) fn run(mut self) -> Remains {
-        self.buffer = vec![0; ROOM];
         let mut events = [EpollEvent::empty(); TURN];
         loop {
             let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
@@ -293,9 +298,6 @@ impl Pump {
     /// Writes what is left. What workers wrote before they ended is all there by now; somebody else may still
     /// have their channels.
     pub(super) fn finish(mut self) -> Remains {
-        if self.buffer.is_empty() {
-            self.buffer = vec![0; ROOM];
-        }
         self.take_orders();
         self.drain();
         while let Some((&number, source)) = self.sources.iter_mut().next() {

@@ -181,7 +181,8 @@ impl Joining {
             .map_or("no connection".into(), ToString::to_string);
         let target = &self.target;
         self.guest.give_up(format!(
-            "reach node 0 at {target} within {seconds} s: {why}"
+            "reach node 0 at {target} within {seconds} s: {why}\n\
+             hint: is this node 0's address, and does fabric run there? --join-timeout SECONDS waits longer"
         ));
     }
 

@@ -161,7 +161,8 @@ impl Roster {
     pub(crate) fn give_up(&mut self, seconds: u64) -> Vec<Action> {
         if self.phase == Phase::Gathering {
             let message = format!("waited {seconds} s for {}", self.members.missing());
-            self.tell(Event::Failed(format!("start: {message}")));
+            let hint = "hint: start fabric there as well; --join-timeout SECONDS waits longer";
+            self.tell(Event::Failed(format!("start: {message}\n{hint}")));
             let cause = self
                 .members
                 .cause(self.me.node, format!("failed to start: {message}"));

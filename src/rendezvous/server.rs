@@ -155,7 +155,8 @@ impl Running {
     /// # Errors
     /// No thread can be had: the port is closed and nothing is served.
     pub(crate) fn start(&mut self) -> io::Result<()> {
-        if let Some(service) = self.waiting.take() {
+        if let Some(mut service) = self.waiting.take() {
+            service.allocate();
             self.thread = Some(spawn("store", STACK, move || service.run())?);
         }
         Ok(())

@@ -126,9 +126,14 @@ impl Service {
         matches!(self.epoll.wait(&mut ready, EpollTimeout::ZERO), Ok(1))
     }
 
+    /// To be called before `run`, by the thread that made it: in a new thread malloc(3) would clear the memory,
+    /// and so take it.
+    pub(crate) fn allocate(&mut self) {
+        self.scratch = vec![0; Connection::READ];
+    }
+
     /// Serves until the launcher says stop.
     pub(crate) fn run(mut self) {
-        self.scratch = vec![0; Connection::READ];
         let mut ready = [EpollEvent::empty(); EVENTS];
         loop {
             let timeout = if self.full {

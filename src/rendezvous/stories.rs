@@ -122,7 +122,9 @@ fn who_waits_is_told_for_whom() {
     town.host(|it| it.give_up(900));
     let story = "failed to start: waited 900 s for nodes 1, 3-8 of 9 (joined: 0 gpu-0, 2 gpu-2)";
     let theirs = format!("aborted: node 0 (gpu-0): {story}");
-    town.expect(&[(HOST, story), (2, &theirs), (2, "over")]);
+    let hint = "hint: start fabric there as well; --join-timeout SECONDS waits longer";
+    let ours = format!("{story}\n{hint}");
+    town.expect(&[(HOST, &ours), (2, &theirs), (2, "over")]);
     let mut town = Town::of(2);
     town.join(1, party(1, 2, 1));
     town.told();
