@@ -236,7 +236,7 @@ class Bench:
         """A column or more for each number; `rounds` says how often for which."""
         found = {it.name: {} for it in launchers}
         for number, often in rounds.items():
-            able = [it for it in launchers if it.most >= number]
+            able = [it for it in launchers if it.least <= number <= it.most]
             measured = self.turns(f"{title}, {number}", able, lambda it, programs: measure(it, programs, number), often)
             for name, row in measured.items():
                 found[name].update(row)

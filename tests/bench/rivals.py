@@ -17,7 +17,8 @@ NODES = 'i=0; while [ $i -lt "$1" ]; do "$0" {} & i=$((i+1)); done; wait'
 class Rival:
     name: str
     command: Callable[[int, str], list]  # of the number of workers (or nodes) and the program that each runs
-    most: int = 2048  # workers in one measurement
+    least: int = 1  # workers in one measurement
+    most: int = 2048
     slow: bool = False  # seconds a start: fewer rounds
     watches: bool = True  # ends the others when one worker fails
 
@@ -41,7 +42,7 @@ def present(programs):
         found.append(Rival("srun", lambda n, program: [*flags, str(n), program], most=64))
     found += [Rival("the original", _original, most=64, slow=True), Rival("torchrun", _torchrun, most=64, slow=True)]
     if os.environ.get("FABRIC_BENCH_ACCELERATE"):
-        found.append(Rival("accelerate launch", _accelerate, most=64, slow=True))
+        found.append(Rival("accelerate launch", _accelerate, least=2, most=64, slow=True))
     return found
 
 
