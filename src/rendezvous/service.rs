@@ -16,9 +16,8 @@ use super::socket::{tune, words};
 use super::store::{ClientId, Store};
 use super::thread::Bell;
 
-/// How many clients are accepted before the others are looked at again. When thousands come at once, the kernel's
-/// queue (net.core.somaxconn, 4096) must not be full: whom it drops comes again a second later (tcp(7)).
-const ACCEPTS: usize = 1024;
+/// How many clients are accepted before the others are looked at again.
+const ACCEPTS: usize = 128;
 const EVENTS: usize = 256;
 /// While there are no descriptors for new clients: when to try again, in milliseconds.
 const RETRY: u16 = 1000;
