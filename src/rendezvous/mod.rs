@@ -40,11 +40,11 @@
 //! | 1,000 | 0.16 s | 0.11 s | 7.3 MiB | 656 KB | 118 KB | after 48 ms |
 //! | 10,000 | 1.3 to 2.7 s | 1.0 s | 35 MiB | 6.6 MB | 1.2 MB | after 0.4 s |
 //!
-//! Time, CPU and bytes grow linearly, dropped calls apart. A node costs node 0 one connection, eight requests (660 bytes) and their answers (120
-//! bytes), 0.1 ms of CPU and 3.2 KiB; a failure costs one answer of some 150 bytes to each. What everybody reads must
-//! therefore say nothing about everybody: while the news that all are there listed all nodes, 5,000 nodes took 18 s and
-//! 1.5 GB, and each doubling four times that. In silence nothing runs: the keepalive probes (one for each connection
-//! in 5 s) are the kernel's.
+//! Time, CPU and bytes grow linearly, dropped calls apart. A node costs node 0 one connection, eight requests (660 bytes)
+//! and their answers (120 bytes), 0.1 ms of CPU and 3.2 KiB; a failure costs one answer of some 150 bytes to each. What
+//! everybody reads must therefore say nothing about everybody: while the news that all are there listed all nodes, 5,000
+//! nodes took 18 s and 1.5 GB, and each doubling four times that. In silence nothing runs: the keepalive probes (one for
+//! each connection in 5 s) are the kernel's.
 //!
 //! To these connections come those of the workers. Each opens torch's store once, so 10,000 nodes with 8 workers are
 //! 90,000 connections to one thread, for which this machine has not enough descriptors: if each costs what a node does, 9 s
@@ -54,9 +54,9 @@
 //!   gives 524,288, which is enough; 4,096, as on old systems, ends at 450 nodes with 8 workers. Who finds no
 //!   descriptor left waits in the kernel's queue until one is free; a client that never said a word is dropped for it.
 //! - The kernel's queue of connections that nobody has accepted yet (`net.core.somaxconn`, 4,096). Whom it drops when it is
-//!   full comes again after 1 s, then 2 s. Of 10,000 guests
-//!   that call within a moment it drops none in the quickest of these runs and 1,800 in the slowest. Half-open ones beyond
-//!   `net.ipv4.tcp_max_syn_backlog` get SYN cookies where the system has them on, and are dropped like those where not.
+//!   full comes again after 1 s, then 2 s. Of 10,000 guests that call within a moment it dropped none in the quickest of
+//!   these runs and 1,800 in the slowest. Half-open ones beyond `net.ipv4.tcp_max_syn_backlog` get SYN cookies where the
+//!   system has them on, and are dropped like those where not.
 //! - The goodbye. After a failure node 0 stays for 2 s at most. Those who have not read the cause by then see their connection
 //!   close: they stop all the same, but say that node 0 was lost. At the rate above that is beyond 30,000 nodes.
 //! - What workers ask of the store, which depends on the backend: every rank that reads every other rank's address is a square
