@@ -12,7 +12,7 @@ use nix::sys::socket::{SockFlag, accept4};
 
 use super::connection::{Connection, End};
 use super::protocol::{Bytes, STOP_WAITING};
-use super::socket::{tune, words};
+use super::socket::{tune, tune_accepted, words};
 use super::store::{ClientId, Store};
 use super::thread::Bell;
 
@@ -97,6 +97,7 @@ impl Service {
     ) -> nix::Result<Self> {
         // The launcher knows what it has set itself.
         store.take_changed();
+        tune(&listener, patience)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(
@@ -185,7 +186,7 @@ impl Service {
         self.next += 1;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, id);
         // Either fails only when the client has gone already or the kernel has no memory for it.
-        if tune(&socket, self.patience).is_ok() && self.epoll.add(&socket, event).is_ok() {
+        if tune_accepted(&socket, self.patience).is_ok() && self.epoll.add(&socket, event).is_ok() {
             self.clients
                 .insert(id, Connection::new(ClientId(id), socket));
         }

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6,
-    SockaddrStorage, bind, getsockname, listen, setsockopt, socket, sockopt,
+    SockaddrStorage, bind, getsockname, getsockopt, listen, setsockopt, socket, sockopt,
 };
 
 /// Why a port cannot be listened on; reads after "failed to".
@@ -150,20 +150,36 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
 }
 
 /// Sends small messages at once, and ends the connection when the other side has been silent for
-/// `patience`: a host that lost its power or its network says no goodbye.
+/// `patience`: a host that lost its power or its network says no goodbye. A listener gives it to those it
+/// accepts.
 pub(crate) fn tune(fd: impl AsFd, patience: Duration) -> nix::Result<()> {
-    let seconds = u32::try_from(patience.as_secs())
-        .unwrap_or(u32::MAX)
-        .clamp(2, 32_767);
     setsockopt(&fd, sockopt::TcpNoDelay, &true)?;
     setsockopt(&fd, sockopt::KeepAlive, &true)?;
     // The first probe after a third of the time, then one each second, without a verdict of their own
     // (127 is the most): TCP_USER_TIMEOUT decides, for probes and for data alike (tcp(7)). It is looked
     // at when a probe is due, so it ends one second early.
+    let seconds = seconds(patience);
     setsockopt(&fd, sockopt::TcpKeepIdle, &(seconds / 3).max(1))?;
     setsockopt(&fd, sockopt::TcpKeepInterval, &1)?;
     setsockopt(&fd, sockopt::TcpKeepCount, &127)?;
+    // Last, so that whoever has it has all.
     setsockopt(&fd, sockopt::TcpUserTimeout, &((seconds - 1) * 1000))
+}
+
+/// The same for a connection that was accepted, which mostly has it from its listener: one question instead of
+/// six orders, and thousands may come at once.
+pub(crate) fn tune_accepted(fd: impl AsFd, patience: Duration) -> nix::Result<()> {
+    let limit = getsockopt(&fd, sockopt::TcpUserTimeout)?;
+    match limit == (seconds(patience) - 1) * 1000 {
+        true => Ok(()),
+        false => tune(fd, patience),
+    }
+}
+
+/// As many as the kernel takes.
+fn seconds(patience: Duration) -> u32 {
+    let seconds = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX);
+    seconds.clamp(2, 32_767)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ IDLE_SECONDS = 2.0
 FAILED = 8  # workers, of which one fails
 WRITTEN = 512 << 20  # bytes that all workers write together
 PRINTED = 100_000  # lines that all workers print together
-PROGRAMS = ("fabric", "instant", "worker", "writer", "launcher")
+PROGRAMS = ("fabric", "instant", "worker", "writer", "launcher", "store_load")
 
 
 def start(launcher, programs):
@@ -125,11 +125,14 @@ def job(launcher, programs, nodes):
         }
 
 
-def store(launcher):
-    """What torch's own client gets from the store that the launcher serves."""
-    command = launcher.command(1, os.path.join(HERE, "store_client.py"))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def store(launcher, programs):
+    """What torch's own client gets from the store that the launcher serves, and many lighter ones at once."""
+    found = {}
+    for client in (os.path.join(HERE, "store_client.py"), programs["store_load"]):
+        command = launcher.command(1, client)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        found.update(json.loads(done.stdout.splitlines()[-1]))
+    return found
 
 
 def take_turns(title, launchers, measure, rounds, notes):
@@ -282,8 +285,8 @@ class Bench:
 
     def store(self):
         servers = self.wanted(rivals.servers(self.programs))
-        samples = take_turns("store", servers, store, min(self.rounds, 3), self.notes)
-        yield "The store, asked by torch's client", "fabric", samples
+        samples = take_turns("store", servers, lambda it: store(it, self.programs), min(self.rounds, 3), self.notes)
+        yield "The store, asked by torch's client and by many light ones", "fabric", samples
 
 
 PARTS = ("start", "whole", "failure", "idle", "memory", "output", "job", "store")

@@ -47,8 +47,8 @@ def present(programs):
 
 
 def servers(programs):
-    """Who serves a store to a Python worker: ours, and torch's own in torchrun."""
-    return [Rival("fabric", _fabric(programs)), Rival("torchrun", _torchrun, slow=True)]
+    """Who serves a store to a worker: ours, and torch's own in torchrun."""
+    return [Rival("fabric", _fabric(programs)), Rival("torchrun", _torchrun)]
 
 
 def writers(programs):
