@@ -11,7 +11,7 @@ use super::limits::refused;
 use super::message::{Command, Stamped};
 use super::outcome::{Exit, Outcome};
 use super::polling::{from_now, until_first, wait};
-use super::signals::{self, Inbox, Inherited};
+use super::signals::{self, Inbox};
 use super::takeover::{DYING, reap_guardian, take_over};
 use super::telling::Telling;
 use super::told::Told;
@@ -93,11 +93,6 @@ impl<'s, 'e> Launcher<'s, 'e> {
         self.attend();
     }
 
-    /// See [`Inbox::listen_for_interrupts`].
-    pub(crate) fn listen_for_interrupts(&mut self, inherited: &Inherited) -> io::Result<()> {
-        self.inbox.listen_for_interrupts(inherited)
-    }
-
     /// Returns when all workers have ended, here and where they would fail without us, or nothing more can be
     /// done; with what happened. `strangers` are processes below us that we did not start.
     pub(crate) fn watch(&mut self, strangers: &[Process]) -> &Outcome {
@@ -130,6 +125,9 @@ impl<'s, 'e> Launcher<'s, 'e> {
     /// Starts what has not been needed so far.
     fn settle(&mut self) {
         self.lull = None;
+        if let Err(error) = self.inbox.listen_for_interrupts() {
+            self.fail(format!("listen for Ctrl-C: {}", refused(error)));
+        }
         self.telling.settle();
         self.company.settle();
         let relayed = self.relay.as_mut().map_or(Ok(()), Relay::settle);
@@ -162,6 +160,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
             if enough && Instant::now() >= patient_until {
                 break;
             }
+            self.settle();
             let sources = self.inbox.sources().into_iter().chain(relay.sources());
             wait(sources, enough.then(|| from_now(patient_until)));
             while let Some(signal) = self.inbox.next() {

@@ -68,11 +68,7 @@ pub(crate) fn run(plan: &Plan, start: Start<'_>, hear: Hear<'_>) -> Result<Outco
     scope(|scope| {
         let telling = Telling::new(scope, hear);
         let mut launcher = Launcher::new(inbox, ward, relay, company, telling);
-        // What follows is done while they start.
         launcher.begin();
-        let listening = launcher.listen_for_interrupts(start.inherited);
-        let listening = listening.map_err(refused);
-        listening.context("failed to listen for Ctrl-C")?;
         pass_on(plan, launcher.watch(&strangers));
         drop(directory);
         let (outcome, inbox) = launcher.end();

@@ -5,7 +5,7 @@
 //!    next step signals have their default effect, and there is nothing yet that they could leave behind.
 //! 2. [`Inbox::open`] blocks all that are taken in, before there is a worker or a second thread. What comes
 //!    from here on waits.
-//! 3. ctrlc starts its thread, which inherits that mask; the other way round the kernel would hand SIGUSR1
+//! 3. ctrlc starts its thread, if the run is not over by then, which inherits that mask; the other way round the kernel would hand SIGUSR1
 //!    to that thread and end us. It is used for SIGINT alone: with its `termination` feature it would answer
 //!    a SIGHUP that nohup told us to ignore and could not tell SIGTERM from SIGHUP.
 //! 4. SIGINT is unblocked; one that came in between is delivered now.
@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal as Name};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
 
 use crate::status::Signal;
 
@@ -94,6 +95,8 @@ pub(crate) struct Inbox {
     interrupts: OwnedFd,
     /// Handed to the ctrlc thread by [`Inbox::listen_for_interrupts`].
     interrupter: Option<OwnedFd>,
+    /// SIGINT is blocked and looked for: there is no thread yet.
+    expects_interrupts: bool,
 }
 
 impl Inbox {
@@ -110,17 +113,18 @@ impl Inbox {
             taken,
             interrupts,
             interrupter: Some(interrupter),
+            expects_interrupts: !inherited.ignores(Signal::INT),
         })
     }
 
-    /// Starts ctrlc's thread, unless SIGINT is ignored on purpose. After the guardian's fork, since threads
-    /// do not survive one.
+    /// Starts ctrlc's thread, unless it runs or SIGINT is ignored on purpose. Until then SIGINT wakes nobody, but
+    /// `next` finds it. After the guardian's fork, since threads do not survive one.
     ///
     /// # Errors
     /// The thread was refused.
-    pub(crate) fn listen_for_interrupts(&mut self, inherited: &Inherited) -> io::Result<()> {
+    pub(crate) fn listen_for_interrupts(&mut self) -> io::Result<()> {
         // Where it is ignored the pipe stays open and empty: closed, it would wake poll(2) for ever.
-        if !inherited.ignores(Signal::INT)
+        if self.expects_interrupts
             && let Some(interrupter) = self.interrupter.take()
         {
             ctrlc::set_handler(move || {
@@ -132,6 +136,7 @@ impl Inbox {
                 other => io::Error::other(other),
             })?;
         }
+        self.expects_interrupts = false;
         Set::of([Signal::INT]).apply(libc::SIG_UNBLOCK);
         Ok(())
     }
@@ -143,6 +148,9 @@ impl Inbox {
 
     /// The next signal that has arrived, if any.
     pub(crate) fn next(&mut self) -> Option<Signal> {
+        if self.expects_interrupts && take_pending(Signal::INT) {
+            return Some(Signal::INT);
+        }
         let mut byte = [0];
         if let Ok(1) = nix::unistd::read(&self.interrupts, &mut byte) {
             return Some(Signal::INT);
@@ -161,6 +169,14 @@ impl Inbox {
             Set::of([*signal]).apply(libc::SIG_UNBLOCK);
         }
     }
+}
+
+/// Takes in a blocked signal, if it has arrived.
+fn take_pending(signal: Signal) -> bool {
+    let (set, at_once) = (Set::of([signal]), TimeSpec::new(0, 0));
+    // SAFETY: both are only read, and nothing is asked about the signal.
+    let taken = unsafe { libc::sigtimedwait(&set.0, std::ptr::null_mut(), at_once.as_ref()) };
+    taken == signal.0
 }
 
 /// Stops this process as SIGTSTP does by default, and returns when it goes on: at once where nobody could
