@@ -10,22 +10,14 @@ use super::parser::Parser;
 use super::protocol::{Bytes, Request, STOP_WAITING};
 use super::roster::Roster;
 use super::store::{ClientId, Store};
+use super::testing;
 use crate::topology::NodeRank;
 
 /// A node with so many workers.
 pub(crate) fn party(node: u32, num_nodes: u32, local_world_size: u32) -> Party {
     Party {
-        node: NodeRank(node),
-        num_nodes,
         local_world_size,
-        host: format!("gpu-{node}"),
-        role: "default".into(),
-        run_id: "none".into(),
-        launcher: "1.0.0".into(),
-        max_restarts: 0,
-        script: "train.py".into(),
-        identical: false,
-        token: None,
+        ..testing::party(node, num_nodes)
     }
 }
 
