@@ -161,6 +161,18 @@ fn gloo_ranks_meet_at_the_store_and_the_late_one_is_named() {
     }
 }
 
+#[test]
+fn groups_of_up_to_eight_ranks_add_up() {
+    for world in [2, 5, 8] {
+        let (port, _store) = serve();
+        let ranks = (0..world).map(|it| Torch::New.rank(it, world, port));
+        let sum = (1_u32 << world) - 1;
+        for rank in ranks.collect::<Vec<_>>() {
+            assert_eq!(ended(rank).trim(), sum.to_string());
+        }
+    }
+}
+
 /// Our node trains with an agent of torch, and both know when it is over.
 #[track_caller]
 fn train(torch: Torch, mut ours: Meeting, node: u32, port: u16, agent: Child) {
