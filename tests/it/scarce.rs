@@ -73,21 +73,14 @@ fn a_limit_of_processes_is_named_wherever_it_is_met() {
         assert_eq!(done.code(), 1);
         met.push(text.lines().next().unwrap().to_owned());
     }
+    // Six for the launcher and the guardian: three workers start, and are ended.
     assert!(
         met.iter()
             .any(|it| it.contains("failed to start the guardian process")),
         "{met:?}"
     );
-    // Who meets it next depends on who is first: a worker, or a thread of the launcher's on a slow machine.
-    let next = [
-        "could not be started",
-        "failed to start a thread",
-        "failed to start the thread",
-        "failed to listen",
-    ];
     assert!(
-        met.iter()
-            .any(|it| next.iter().any(|next| it.contains(next))),
+        met.iter().any(|it| it.contains("could not be started")),
         "{met:?}"
     );
 }
