@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::accelerator::{self, DeviceRequest, Selection};
 use crate::agent::{self, Exit, Inherited, Start};
 use crate::cli::{Doctor, Request};
-use crate::cluster::{self, Asked};
+use crate::cluster::{self, Asked, Share};
 use crate::environ::Environ;
 use crate::inspect::{self, doctor};
 use crate::placement::Placement;
@@ -97,7 +97,8 @@ fn decide(request: &Request, environ: Environ) -> Result<Plan> {
     let asked = asked(request);
     let cluster = cluster::discover(&environ, &asked)?;
     let share = cluster.share(&asked, workers_asked(request, &selection))?;
-    let machine = Machine::look(&environ);
+    let partly = request.numa_binding.is_some() || matches!(share, Share::Rank { .. });
+    let machine = Machine::look(&environ, partly);
     let placement = Placement {
         share: &share,
         selection: &selection,

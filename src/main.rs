@@ -1,5 +1,7 @@
 //! `fabric`: starts one training process per device and watches over them.
 
+#![cfg_attr(not(test), no_main)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "fabric runs on Linux only: what it needs of Linux, and what could take its place, is listed in src/agent/mod.rs"
@@ -24,10 +26,10 @@ mod placement;
 mod link;
 mod inspect;
 mod launch;
+mod entry;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
@@ -40,16 +42,16 @@ use environ::Environ;
 #[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
 unsafe extern "C" {}
 
-fn main() -> ExitCode {
+/// The program with these words, its own name first; returns its exit code.
+fn run(words: &[OsString]) -> u8 {
     let inherited = Inherited::reset();
     let environ = Environ::of_this_process();
-    let words: Vec<OsString> = std::env::args_os().collect();
     let own = words.iter().skip(1).cloned();
     let terminal = report::terminal_width();
     let done = match cli::parse(own, &environ, terminal, &cli::look_at) {
         Err(usage) => {
             report::complain(&usage.text);
-            return ExitCode::from(cli::EXIT_USAGE);
+            return cli::EXIT_USAGE;
         }
         Ok(Command::Show(text)) => {
             report::say(&text);
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
         Ok(Command::Link) => link::link().map(told),
         Ok(Command::Unlink) => link::unlink().map(told),
         Ok(Command::Consolidate(words)) => hand_over(words, &environ),
-        Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, &words),
+        Ok(Command::Run(request)) => launch::run(&request, environ, &inherited, words),
         Ok(Command::Doctor(asked)) => Ok(launch::examine(&asked, environ)),
         Ok(Command::Ps(asked)) => {
             let listed = inspect::ps(&asked, report::output(&environ), &mut report::say);
@@ -67,15 +69,15 @@ fn main() -> ExitCode {
         Ok(Command::Stop(asked)) => inspect::stop(&asked).map(told),
     };
     match done {
-        Ok(Exit::Code(code)) => ExitCode::from(code),
+        Ok(Exit::Code(code)) => code,
         Ok(Exit::Signal(signal)) => {
             agent::die_by(signal);
             // Only PID 1 of a container is still here.
-            ExitCode::from(128 + signal.0 as u8)
+            128 + signal.0 as u8
         }
         Err(error) => {
             report::complain(&format!("fabric: {error:#}\n"));
-            ExitCode::FAILURE
+            1
         }
     }
 }

@@ -44,6 +44,18 @@ pub(crate) struct Company<'a> {
     look: Option<(Instant, Duration)>,
 }
 
+/// What the guardian begins with on a single node, where nobody is waited for: all is known from the start.
+pub(crate) fn alone(plan: &Plan, port: u16) -> Option<Command> {
+    (plan.place.count == 1).then(|| Command::Begin {
+        first_rank: 0,
+        world_size: plan.workers(),
+        first_role_rank: 0,
+        role_world_size: plan.workers(),
+        port,
+        attempt: 0,
+    })
+}
+
 /// A process group that takes longer than this to come together is worth a line; importing torch may take a
 /// good part of it. The pauses between two looks double.
 const STUCK: Duration = Duration::from_secs(60);

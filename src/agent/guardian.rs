@@ -49,6 +49,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) inherited: &'a Inherited,
     pub(crate) error_dir: Option<&'a Path>,
     pub(crate) origin: Instant,
+    /// What to begin with, where there is no other node to wait for.
+    pub(crate) begin: Option<Command>,
     /// Length in bytes of our argument area, see [`super::linux::rename_process`].
     pub(crate) argument_bytes: usize,
 }
@@ -104,10 +106,18 @@ impl<'a> Guardian<'a> {
         self.input(Input::NotStarted(first, errno as i32, Step::Isolation));
     }
 
+    /// Begins without being told, where the launcher knew from the start.
+    pub(crate) fn begin(&mut self) {
+        if let Some(command) = self.birth.begin {
+            self.obey(command);
+        }
+    }
+
     /// Watches until nothing is left to watch and the launcher has heard of all of it; true if there was no
     /// launcher to hear it any more.
     pub(crate) fn run(mut self) -> bool {
         while !self.over() {
+            self.flush();
             self.wait();
             self.hear_launcher();
             self.see_deaths();
@@ -115,8 +125,10 @@ impl<'a> Guardian<'a> {
             self.input(Input::Tick);
             self.see_what_remains();
         }
+        self.flush();
         while !self.launcher_gone && !self.unsent.is_empty() {
             self.wait();
+            self.flush();
             self.hear_launcher();
             // Daemons that may stay still die; unread, that would keep poll from sleeping.
             while let Ok(Some(_)) = self.deaths.read_signal() {}
@@ -156,7 +168,6 @@ impl<'a> Guardian<'a> {
             &mut sources[..]
         };
         let _ = ppoll(sources, timeout, None);
-        self.flush();
     }
 
     fn hear_launcher(&mut self) {
@@ -167,7 +178,12 @@ impl<'a> Guardian<'a> {
                 &mut bytes,
                 MsgFlags::MSG_DONTWAIT,
             ) {
-                Ok(SIZE) => self.obey(Command::decode(&bytes)),
+                Ok(SIZE) => {
+                    self.tell(Event::Heard);
+                    if let Some(command) = Command::decode(&bytes) {
+                        self.obey(command);
+                    }
+                }
                 Err(Errno::EAGAIN | Errno::EINTR) => return,
                 // The end of the stream, or a broken one: the launcher is no more.
                 Ok(_) | Err(_) => {
@@ -178,17 +194,16 @@ impl<'a> Guardian<'a> {
         }
     }
 
-    fn obey(&mut self, command: Option<Command>) {
-        self.tell(Event::Heard);
+    fn obey(&mut self, command: Command) {
         match command {
-            Some(Command::Begin {
+            Command::Begin {
                 first_rank,
                 world_size,
                 first_role_rank,
                 role_world_size,
                 port,
                 attempt,
-            }) => {
+            } => {
                 let world = World {
                     attempt,
                     first_rank,
@@ -206,13 +221,9 @@ impl<'a> Guardian<'a> {
                 }
                 self.input(Input::Begin);
             }
-            Some(Command::Signal(signal)) => self.input(Input::Signal(signal)),
-            Some(Command::Abort) => self.input(Input::Elsewhere),
-            Some(Command::Leave) => {
-                self.last = true;
-                self.flush();
-            }
-            None => self.flush(),
+            Command::Signal(signal) => self.input(Input::Signal(signal)),
+            Command::Abort => self.input(Input::Elsewhere),
+            Command::Leave => self.last = true,
         }
     }
 
@@ -311,7 +322,7 @@ impl<'a> Guardian<'a> {
         self.act(actions);
     }
 
-    /// Signals go first: whoever listens to us can wait.
+    /// Signals go at once; whoever listens to us hears of it at the end of the turn.
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -332,7 +343,6 @@ impl<'a> Guardian<'a> {
                 }
             }
         }
-        self.flush();
     }
 
     fn send(&self, signal: Signal, target: Target) {

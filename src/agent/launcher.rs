@@ -56,6 +56,8 @@ pub(crate) struct Launcher<'s, 'e> {
     dismissed: bool,
     /// SIGTSTP has come, and no SIGCONT since.
     pausing: bool,
+    /// The guardian has begun without being told.
+    begun: bool,
 }
 
 impl<'s, 'e> Launcher<'s, 'e> {
@@ -65,6 +67,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
         relay: Option<Relay<'e>>,
         company: Company<'e>,
         telling: Telling<'s, 'e>,
+        begun: bool,
     ) -> Self {
         Self {
             inbox,
@@ -80,6 +83,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
             dismissed: !company.restarts(),
             company,
             pausing: false,
+            begun,
         }
     }
 
@@ -124,11 +128,14 @@ impl<'s, 'e> Launcher<'s, 'e> {
 
     /// Starts what has not been needed so far.
     fn settle(&mut self) {
-        self.lull = None;
+        let first = self.lull.take().is_some();
         if let Err(error) = self.inbox.listen_for_interrupts() {
             self.fail(format!("listen for Ctrl-C: {}", refused(error)));
         }
         self.telling.settle();
+        if first {
+            self.report(Told::Lasting);
+        }
         self.company.settle();
         let relayed = self.relay.as_mut().map_or(Ok(()), Relay::settle);
         self.heed(relayed);
@@ -230,7 +237,9 @@ impl<'s, 'e> Launcher<'s, 'e> {
                     self.outcome.first_rank = ready.base.0;
                     self.outcome.done = false;
                     let begin = self.company.begin(&ready);
-                    self.tell(begin);
+                    if !std::mem::take(&mut self.begun) {
+                        self.tell(begin);
+                    }
                     self.report(Told::Ready(ready.base.0));
                     // Waits for nobody, and looks at the machine before the workers have done much to it.
                     self.telling.hear_kept();

@@ -14,6 +14,8 @@ pub(crate) enum Told {
     Notice(String),
     /// Every node is there; the global rank of our first worker.
     Ready(u32),
+    /// The run has lasted long enough for people to look at it.
+    Lasting,
     /// This attempt has failed, and all workers start again.
     Restarting(Cause),
     /// The root cause, where it lies on another node.

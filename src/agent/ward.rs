@@ -19,6 +19,7 @@ use super::guardian::{Birth, Guardian};
 use super::isolate::{self, Unsettled};
 use super::linux;
 use super::message::{Command, SIZE, Stamped};
+use super::polling::wait as wait_for;
 use super::private;
 use super::signals;
 use super::wait::{self, Found, Which};
@@ -74,6 +75,12 @@ impl Ward {
         guard(birth, theirs, deaths, unsettled);
         // SAFETY: ends this copy of the process without running the launcher's clean-up a second time.
         unsafe { libc::_exit(0) }
+    }
+
+    /// Lets the guardian have its first turn: it begins its life on our processor, and waits there until we sleep. Not
+    /// for long, where it has nothing to say yet.
+    pub(crate) fn give_way(&self, at_most: Duration) {
+        wait_for([self.source()].into_iter(), Some(at_most));
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -193,8 +200,9 @@ fn guard(birth: &Birth<'_>, socket: OwnedFd, deaths: SignalFd, unsettled: Option
             .and_then(|()| linux::signal_at_end_of_parent(Signal::KILL)),
     };
     let mut guardian = Guardian::new(birth, socket, deaths, unsettled.is_some());
-    if let Err(errno) = settled {
-        guardian.refuse(errno);
+    match settled {
+        Ok(()) => guardian.begin(),
+        Err(errno) => guardian.refuse(errno),
     }
     let launcher_gone = guardian.run();
     if let (true, Some(path)) = (launcher_gone, birth.error_dir) {

@@ -149,7 +149,7 @@ mod tests {
             asked: &Asked::default(),
             hostname: "here",
             pid: 1,
-            cpus: (1, 1),
+            cpus: &|| (1, 1),
             read: &|_| Err("no files".to_owned()),
         };
         read(&surroundings, mapping)

@@ -274,7 +274,7 @@ mod tests {
             asked: &asked,
             hostname: "here",
             pid: 1,
-            cpus: (1, 1),
+            cpus: &|| (1, 1),
             read: &|_| Err("no files".to_owned()),
         });
         found.map_or_else(|it| format!("{it:#}"), |it| it.name.to_owned())

@@ -25,7 +25,7 @@ pub(crate) fn discover(environ: &Environ, asked: &Asked) -> Result<Cluster> {
         asked,
         hostname: &hostname,
         pid: process::id(),
-        cpus: cpus(),
+        cpus: &cpus,
         read: &|path| fs::read_to_string(path).map_err(|it| it.to_string()),
     };
     let mut cluster = detect::detect(&surroundings)?;

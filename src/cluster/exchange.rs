@@ -246,7 +246,7 @@ mod tests {
             asked: &super::super::facts::Asked::default(),
             hostname: "here",
             pid: 1,
-            cpus: (1, 1),
+            cpus: &|| (1, 1),
             read: &|_| Err("no files".to_owned()),
         };
         let mut cluster = mpi::read_hydra(&surroundings).unwrap();

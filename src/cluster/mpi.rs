@@ -149,8 +149,8 @@ pub(super) fn read_open_mpi(s: &Surroundings) -> Result<Cluster> {
     let several = cluster.main_address.is_none();
     cluster.inquiry = several.then_some(Inquiry::Pmix);
     let lone = cluster.tasks.as_ref().is_some_and(|it| it.most == 1);
-    let (allowed, present) = s.cpus;
-    if lone && allowed < present {
+    let (allowed, present) = if lone { (s.cpus)() } else { (0, 0) };
+    if allowed < present {
         cluster.notes.push(format!(
             "Open MPI bound this launcher, and so its workers, to {allowed} of {present} CPUs: \
              `mpirun --bind-to none` leaves all of them"

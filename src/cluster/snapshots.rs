@@ -69,7 +69,7 @@ fn snapshot(path: &Path, root: &Path) -> String {
         asked: &asked,
         hostname: comment("# uname").or(named).unwrap_or("unknown"),
         pid: pid.map_or(1, |it| it.parse().unwrap()),
-        cpus: (2, 2),
+        cpus: &|| (2, 2),
         read: &|path| {
             let file = root
                 .join("documented/files")

@@ -17,8 +17,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) hostname: &'a str,
     /// This process.
     pub(crate) pid: u32,
-    /// CPUs this process may run on, and CPUs the machine has.
-    pub(crate) cpus: (usize, usize),
+    /// CPUs this process may run on, and CPUs the machine has; asked for by the rules that want them.
+    pub(crate) cpus: &'a dyn Fn() -> (usize, usize),
     pub(crate) read: ReadFile<'a>,
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Board {
     first_rank: u32,
     /// By index among ours; `None` for a worker that does not run.
     pids: Vec<Option<Pid>>,
+    /// A run that is over before somebody could look is not shown.
+    lasting: bool,
     shown: Option<OwnedFd>,
 }
 
@@ -46,6 +48,7 @@ impl Board {
             },
             first_rank: 0,
             pids: vec![None; workers],
+            lasting: false,
             shown: None,
         }
     }
@@ -63,10 +66,14 @@ impl Board {
         match told {
             Told::Waiting(_) => return self.shown.is_none(),
             Told::Ready(first_rank) => self.first_rank = *first_rank,
+            Told::Lasting => {
+                self.lasting = true;
+                return self.all_run();
+            }
             Told::Event(stamped) => match stamped.event {
                 Event::Started { worker, pid } => {
                     self.pids[worker.0 as usize] = Some(pid);
-                    return self.pids.iter().all(Option::is_some);
+                    return self.lasting && self.all_run();
                 }
                 Event::Exited { worker, .. } => self.pids[worker.0 as usize] = None,
                 _ => {}
@@ -74,6 +81,10 @@ impl Board {
             Told::Notice(_) | Told::Restarting(_) | Told::Elsewhere(_) => {}
         }
         false
+    }
+
+    fn all_run(&self) -> bool {
+        self.pids.iter().all(Option::is_some)
     }
 
     /// A new file each time, so that nobody reads half of one.

@@ -16,7 +16,7 @@ use crate::source::Sourced;
 pub(crate) struct Machine {
     /// CPUs this process may use: its affinity and its cgroup's quota, at least 1.
     pub(crate) cpus: usize,
-    /// CPUs that this machine has switched on.
+    /// CPUs that this machine has switched on; no more than `cpus` where that makes no difference.
     pub(crate) online_cpus: usize,
     /// The name the kernel knows this node by; empty where it has none.
     pub(crate) host: String,
@@ -27,14 +27,15 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look(environ: &Environ) -> Self {
+    /// `partly`: it makes a difference whether we may use a part of the machine only.
+    pub(crate) fn look(environ: &Environ, partly: bool) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let host = nix::unistd::gethostname()
             .ok()
             .and_then(|it| it.into_string().ok());
         Self {
             cpus,
-            online_cpus: online_cpus().unwrap_or(cpus),
+            online_cpus: partly.then(online_cpus).flatten().unwrap_or(cpus),
             host: host.unwrap_or_default(),
             user: user(environ),
             temp: temp(environ),

@@ -41,6 +41,7 @@ impl Frame<'_> {
                 let body = merge(json!({"event": "restarting"}), cause(failure));
                 (now, body)
             }
+            Told::Lasting => return None,
         };
         Some(self.stamped(body, at))
     }

@@ -140,6 +140,7 @@ impl<'a> Reporter<'a> {
                     "fabric: {cause}; ending the workers of this node\n"
                 ));
             }
+            Told::Lasting => {}
         }
     }
 
