@@ -41,6 +41,9 @@ use crate::topology::LocalRank;
 
 /// poll(2) refuses times that do not fit the kernel's; nobody notices an extra look once a day.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
+/// Of so many starts and successes the launcher is told at once, for it and its threads wake up each time. More would keep too
+/// many descriptors here.
+const BATCH: usize = 16;
 
 /// What the guardian is born with.
 pub(crate) struct Birth<'a> {
@@ -117,7 +120,9 @@ impl<'a> Guardian<'a> {
     /// launcher to hear it any more.
     pub(crate) fn run(mut self) -> bool {
         while !self.over() {
-            self.flush();
+            if !self.gathers() {
+                self.flush();
+            }
             self.wait();
             self.hear_launcher();
             self.see_deaths();
@@ -229,15 +234,39 @@ impl<'a> Guardian<'a> {
 
     /// None while the launcher has not taken the descriptors of those before: there may be few.
     fn next_start(&self) -> Option<LocalRank> {
-        self.policy.next_start().filter(|_| self.unsent.is_empty())
+        let next = self.policy.next_start();
+        next.filter(|_| self.unsent.len() < BATCH)
+    }
+
+    /// There is nothing to tell but that workers were started or have succeeded, and more will be started at once.
+    fn gathers(&self) -> bool {
+        let can_wait = |it: &Stamped| match it.event {
+            Event::Started { .. } => true,
+            Event::Exited { status, .. } => status.success(),
+            _ => false,
+        };
+        self.next_start().is_some() && self.unsent.iter().all(|(it, _)| can_wait(it))
+    }
+
+    /// The ends of a worker's channels. One that gets none writes to our streams; the launcher sees that and says so.
+    fn channels(&mut self) -> Ends {
+        let ends = self.birth.wiring.open();
+        let ends = ends.or_else(|_| {
+            // Those before have descriptors that the launcher shall have.
+            self.flush();
+            self.birth.wiring.open()
+        });
+        ends.unwrap_or_default()
     }
 
     fn start_next(&mut self) {
-        let (Some(rank), Some(spawner)) = (self.next_start(), &mut self.spawner) else {
+        let Some(rank) = self.next_start() else {
             return;
         };
-        // A worker that gets no channel writes to our streams; the launcher sees that and says so.
-        let ends = self.birth.wiring.open().unwrap_or_default();
+        let ends = self.channels();
+        let Some(spawner) = &mut self.spawner else {
+            return;
+        };
         match spawner.start(rank, &ends) {
             Ok(pid) => {
                 self.children.insert(pid, Child { rank, told: false });

@@ -168,6 +168,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
                 break;
             }
             self.settle();
+            self.telling.pass_on();
             let sources = self.inbox.sources().into_iter().chain(relay.sources());
             wait(sources, enough.then(|| from_now(patient_until)));
             while let Some(signal) = self.inbox.next() {
@@ -198,6 +199,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
                 return;
             }
             self.settle();
+            self.telling.pass_on();
             let sources = self
                 .inbox
                 .sources()
@@ -345,6 +347,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
                 Heard::End => return false,
             }
         }
+        self.relay.iter_mut().for_each(Relay::pass_on);
         self.dismiss();
         if self.silence >= PATIENCE {
             self.ward.kill();
@@ -353,6 +356,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
     }
 
     fn sleep(&mut self) {
+        self.telling.pass_on();
         let others = [self.ward.source(), self.company.source()];
         let sources = self.inbox.sources().into_iter().chain(others);
         let sources = sources.chain(self.relay.iter().flat_map(Relay::sources));

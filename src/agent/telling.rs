@@ -32,17 +32,20 @@ impl<'s, 'e> Telling<'s, 'e> {
         }
     }
 
+    /// The thread hears of it at the next [`Telling::pass_on`], or at once where it is needed for that.
     pub(crate) fn tell(&mut self, told: Told) {
         let urgent = !told.can_wait();
-        let news = (Instant::now(), told);
-        if let Some(thread) = &self.thread {
-            // The other end is there as long as we are.
-            let _ = thread.send(news);
-            return;
-        }
-        self.kept.push(news);
+        self.kept.push((Instant::now(), told));
         if urgent {
             self.settle();
+        }
+    }
+
+    /// To be called before a wait: the thread wakes up once for all that has been told.
+    pub(crate) fn pass_on(&mut self) {
+        if let Some(thread) = &self.thread {
+            // The other end is there as long as we are.
+            self.kept.drain(..).for_each(|it| drop(thread.send(it)));
         }
     }
 
@@ -65,13 +68,13 @@ impl<'s, 'e> Telling<'s, 'e> {
             return self.hear_kept();
         }
         let _taken = self.hear.take().map(|it| give.send(it));
-        self.kept.drain(..).for_each(|it| drop(sender.send(it)));
         self.thread = Some(sender);
     }
 
-    /// What has been told is heard here, unless the thread hears it. For what waits for nobody, and for the
+    /// What has been told is heard, here unless the thread hears it. For what waits for nobody, and for the
     /// end.
     pub(crate) fn hear_kept(&mut self) {
+        self.pass_on();
         if let Some(hear) = &mut self.hear {
             self.kept.drain(..).for_each(|(at, told)| hear(&told, at));
         }

@@ -19,6 +19,8 @@ use super::voice::Orders;
 pub(super) struct Lane {
     pub(super) orders: Orders,
     state: State,
+    /// The pump does not know yet of all that has been added.
+    added: bool,
 }
 
 enum State {
@@ -47,14 +49,25 @@ impl Lane {
         Ok(Self {
             orders: Orders { sender, bell },
             state: State::Silent(Box::new(pump)),
+            added: false,
         })
     }
 
-    /// From now on what comes from this channel is passed on.
+    /// From the next [`Lane::pass_on`] on what comes from this channel is passed on.
     pub(super) fn add(&mut self, channel: Channel) {
         match &mut self.state {
             State::Silent(pump) | State::Refused(pump) => pump.add(channel),
-            _ => self.orders.give(Order::Add(Box::new(channel))),
+            _ => {
+                self.orders.put(Order::Add(Box::new(channel)));
+                self.added = true;
+            }
+        }
+    }
+
+    /// Wakes the pump once for all that has been added.
+    pub(super) fn pass_on(&mut self) {
+        if std::mem::take(&mut self.added) {
+            self.orders.ring();
         }
     }
 

@@ -110,7 +110,7 @@ impl Relaying {
 }
 
 impl Relay<'_> {
-    /// From now on what comes from `ends`, our ends of this worker's channels, is passed on.
+    /// From the next [`Relay::pass_on`] on what comes from `ends`, our ends of this worker's channels, is passed on.
     pub(crate) fn add(&mut self, index: LocalRank, first_rank: u32, ends: Vec<OwnedFd>) {
         if ends.is_empty() {
             let rank = first_rank + index.0;
@@ -126,17 +126,20 @@ impl Relay<'_> {
             first_rank,
             attempt,
         };
-        self.ends.retain(|it| it.strong_count() > 0);
+        // It may have changed since the guardian was forked.
+        resize(ends.iter());
         for (stream, end) in [Stream::Out, Stream::Err].into_iter().zip(ends) {
             self.add_channel(worker, stream, Arc::new(end));
         }
-        // It may have changed since the guardian was forked.
-        self.resize();
     }
 
     fn add_channel(&mut self, worker: Started, stream: Stream, end: Arc<OwnedFd>) {
         let colour = stream.descriptor().is_terminal() && self.plan.environ.wants_colours();
         let treatment = Treatment::of(self.plan, worker, stream, self.folder.as_deref(), colour);
+        // Those that are closed make room, rather than that each time all are looked through.
+        if self.ends.len() == self.ends.capacity() {
+            self.ends.retain(|it| it.strong_count() > 0);
+        }
         self.ends.push(Arc::downgrade(&end));
         let lane = match stream {
             Stream::Out => self.lanes.first_mut(),
@@ -150,6 +153,11 @@ impl Relay<'_> {
                 treatment,
             });
         }
+    }
+
+    /// The pumps look at what has been added.
+    pub(crate) fn pass_on(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::pass_on);
     }
 
     /// Our terminal has another size. Workers are not in its process group: somebody has to tell them.

@@ -31,11 +31,18 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// A pump that has ended hears nothing, which is no loss.
     pub(super) fn give(&self, order: Order) {
-        if self.sender.send(order).is_ok() {
-            let _ = self.bell.write(1);
-        }
+        self.put(order);
+        self.ring();
+    }
+
+    /// For the next time that the bell rings. A pump that has ended hears nothing, which is no loss.
+    pub(super) fn put(&self, order: Order) {
+        let _ = self.sender.send(order);
+    }
+
+    pub(super) fn ring(&self) {
+        let _ = self.bell.write(1);
     }
 }
 
