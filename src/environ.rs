@@ -30,13 +30,12 @@ impl Environ {
     }
 
     /// The same with these variables set besides, the last of each name, instead of what it had.
-    pub(crate) fn with(&self, more: &[(OsString, OsString)]) -> Self {
-        let mut variables = self.variables.clone();
+    pub(crate) fn with(mut self, more: &[(OsString, OsString)]) -> Self {
         for (name, value) in more {
-            variables.retain(|(it, _)| it != name);
-            variables.push((name.clone(), value.clone()));
+            self.variables.retain(|(it, _)| it != name);
+            self.variables.push((name.clone(), value.clone()));
         }
-        Self { variables }
+        self
     }
 
     /// NO_COLOR (no-color.org) and a dumb terminal want none.
@@ -79,7 +78,7 @@ mod tests {
     fn more_variables_replace_those_of_their_name() {
         let environ: Environ = [("A", "1"), ("B", "2")].into_iter().collect();
         let more = [("A", "3"), ("A", "4"), ("C", "")].map(|(a, b)| (a.into(), b.into()));
-        let both: Vec<_> = environ.with(&more).variables;
+        let both = environ.with(&more).variables;
         let expected = [("B", "2"), ("A", "4"), ("C", "")].map(|(a, b)| (a.into(), b.into()));
         assert_eq!(both, expected);
     }

@@ -1,6 +1,12 @@
 //! What an option is: its names, its variables, the kind of its value.
 
+use std::ffi::OsStr;
+
 use super::kind::Kind;
+use crate::environ::Environ;
+
+/// What the variables of our own options begin with.
+const PREFIX: &str = "FABRIC_";
 
 /// One option.
 pub(super) struct Opt {
@@ -59,10 +65,30 @@ impl Opt {
 
     /// The variables that set it, the strongest first. The original's options have none.
     pub(super) fn variable_names(&self) -> Vec<String> {
-        let own = format!("FABRIC_{}", self.name().replace('-', "_").to_uppercase());
+        let own = format!("{PREFIX}{}", self.name().replace('-', "_").to_uppercase());
         let own = (self.section == Section::Own).then_some(own);
         let others = self.variables.iter().map(|it| (*it).to_owned());
         own.into_iter().chain(others).collect()
+    }
+
+    /// The first of these that is set and not empty, and its value. Compared, rather than made to be looked up: hardly
+    /// any of them ever is.
+    pub(super) fn set_by<'e>(&self, environ: &'e Environ) -> Option<(&'e str, &'e OsStr)> {
+        let mut full = environ.iter().filter(|(_, value)| !value.is_empty());
+        let own = full.find(|(name, _)| self.section == Section::Own && self.owns(name));
+        let other = |name: &&str| environ.iter().find(|it| it.0 == *name && !it.1.is_empty());
+        let found = own.or_else(|| self.variables.iter().find_map(other));
+        found.and_then(|(name, value)| Some((name.to_str()?, value)))
+    }
+
+    /// Whether this is its own variable.
+    fn owns(&self, variable: &OsStr) -> bool {
+        let spelled = |it: u8| match it {
+            b'-' => b'_',
+            other => other.to_ascii_uppercase(),
+        };
+        let rest = variable.as_encoded_bytes().strip_prefix(PREFIX.as_bytes());
+        rest.is_some_and(|it| it.iter().copied().eq(self.name().bytes().map(spelled)))
     }
 
     /// The name that stands for its value in `--help`.

@@ -221,6 +221,7 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::super::request::Request;
+    use crate::environ::Environ;
     use crate::source::Source;
 
     use super::*;
@@ -287,5 +288,31 @@ mod tests {
                 "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
             ]
         );
+    }
+
+    #[test]
+    fn every_variable_sets_its_option_and_no_other() {
+        for opt in OPTIONS {
+            for name in opt.variable_names() {
+                let environ: Environ = [("FABRIC", "1"), (&name, "2")].into_iter().collect();
+                let sets = |it: &&Opt| it.set_by(&environ).is_some();
+                let set: Vec<&str> = OPTIONS.iter().filter(sets).map(|it| it.flag).collect();
+                assert_eq!(set, [opt.flag], "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_own_variable_wins_and_an_empty_one_is_none() {
+        let set_by = |pairs: &[(&str, &str)]| {
+            let environ: Environ = pairs.iter().copied().collect();
+            let set = named("--role").unwrap().set_by(&environ);
+            set.map(|(name, value)| format!("{name}={}", value.display()))
+        };
+        let both = set_by(&[("PET_ROLE", "a"), ("FABRIC_ROLE", "b")]);
+        assert_eq!(both.as_deref(), Some("FABRIC_ROLE=b"));
+        let empty = set_by(&[("PET_ROLE", "a"), ("FABRIC_ROLE", "")]);
+        assert_eq!(empty.as_deref(), Some("PET_ROLE=a"));
+        assert_eq!(set_by(&[("FABRIC_ROLE", ""), ("fabric_role", "c")]), None);
     }
 }

@@ -227,10 +227,8 @@ fn read_default(
     environ: &Environ,
     form: Form,
 ) -> Result<(), Usage> {
-    let set = opt.variable_names().into_iter().find_map(|name| {
-        let value = environ.get(&name).filter(|it| !it.is_empty())?;
-        Some((value, Source::Variable(name)))
-    });
+    let set = opt.set_by(environ);
+    let set = set.map(|(name, value)| (value, Source::Variable(name.to_owned())));
     let default = || opt.default.map(|it| (OsStr::new(it), Source::Default));
     let Some((text, source)) = set.or_else(default) else {
         return Ok(());

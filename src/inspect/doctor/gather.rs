@@ -23,7 +23,7 @@ pub(crate) struct Case<'a> {
 pub(crate) fn gather(case: Case<'_>) -> Facts {
     let gpus = occupancy();
     let plan = case.plan;
-    let environ = case.environ.with(&case.request.env);
+    let environ = case.environ.clone().with(&case.request.env);
     let python = plan.as_ref().filter(|it| it.entry != Entry::Program);
     Facts {
         refusal: case.refusal,
