@@ -10,6 +10,7 @@ use super::event::{Cause, Event, Party};
 use super::limits::Limits;
 use super::reminder::Reminder;
 use super::roster::Roster;
+use super::secret::secret;
 use super::server::{Running, Server};
 use super::service::Activity;
 use super::socket::route_to;
@@ -38,10 +39,10 @@ impl Hosting {
         mut server: Server,
         party: Party,
         address: &str,
-        token: String,
         limits: Limits,
         now: Instant,
     ) -> io::Result<Self> {
+        let token = party.token.clone().map_or_else(secret, Ok)?;
         let (roster, actions) = Roster::open(party, token, address, server.local_port());
         roster.watched().iter().for_each(|it| server.watch(it));
         let mut first = Vec::new();

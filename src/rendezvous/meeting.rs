@@ -1,15 +1,16 @@
 //! One launcher's part in the meeting, whichever node it is on: driven by poll(2), never blocking.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
+use super::alone::Alone;
 use super::event::{Cause, Event, Party};
 use super::hosting::Hosting;
 use super::joining::Joining;
 use super::limits::Limits;
+use super::secret::secret;
 use super::server::Server;
 
 /// What the main loop holds. Poll `fd` for reading until `deadline`, then call `advance`; `Event::Over` is
@@ -19,6 +20,8 @@ pub(crate) struct Meeting {
 }
 
 enum Side {
+    /// Node 0 of one, until the meeting is opened.
+    Alone(Box<Alone>),
     Host(Box<Hosting>),
     Guest(Box<Joining>),
 }
@@ -32,9 +35,11 @@ impl Meeting {
         limits: Limits,
         now: Instant,
     ) -> io::Result<Self> {
-        let token = party.token.clone().map_or_else(secret, Ok)?;
-        let hosting = Hosting::open(server, party, address, token, limits, now)?;
-        let side = Side::Host(Box::new(hosting));
+        let side = if party.num_nodes == 1 {
+            Side::Alone(Box::new(Alone::new(server, party, address, limits, now)))
+        } else {
+            Side::Host(Box::new(Hosting::open(server, party, address, limits, now)?))
+        };
         Ok(Self { side })
     }
 
@@ -54,6 +59,7 @@ impl Meeting {
     /// Readable when `advance` has something to do. To be asked for anew before each wait.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.side {
+            Side::Alone(it) => it.fd(),
             Side::Host(it) => it.fd(),
             Side::Guest(it) => it.fd(),
         }
@@ -62,6 +68,7 @@ impl Meeting {
     /// When to call `advance` at the latest; never, where there is nothing to wait for but `fd`.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.side {
+            Side::Alone(it) => it.deadline(),
             Side::Host(it) => it.deadline(),
             Side::Guest(it) => it.deadline(),
         }
@@ -70,6 +77,7 @@ impl Meeting {
     /// What has happened since the last call.
     pub(crate) fn advance(&mut self, now: Instant) -> Vec<Event> {
         match &mut self.side {
+            Side::Alone(it) => it.advance(),
             Side::Host(it) => it.advance(now),
             Side::Guest(it) => it.advance(now),
         }
@@ -78,6 +86,7 @@ impl Meeting {
     /// Whether somebody has come whom nobody serves yet: then `settle` is to be called.
     pub(crate) fn is_needed(&self) -> bool {
         match &self.side {
+            Side::Alone(it) => it.is_needed(),
             Side::Host(it) => it.is_needed(),
             Side::Guest(_) => false,
         }
@@ -86,18 +95,31 @@ impl Meeting {
     /// Starts what was not needed at first.
     ///
     /// # Errors
-    /// No thread can be had, and nobody will be served.
+    /// No thread or no descriptor can be had, and nobody will be served.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
+        self.open()?;
         match &mut self.side {
             Side::Host(it) => it.settle(),
-            Side::Guest(_) => Ok(()),
+            Side::Alone(_) | Side::Guest(_) => Ok(()),
         }
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        if let Side::Alone(it) = &self.side
+            && !it.is_over()
+        {
+            self.side = Side::Host(Box::new(it.open()?));
+        }
+        Ok(())
     }
 
     /// This node fails, or is told to stop: every node of ours will. The root cause comes back as an event,
     /// and may be another one that the host had heard of before. Has no effect after the first end.
     pub(crate) fn abort(&mut self, cause: Cause, now: Instant) -> Vec<Event> {
+        // Where it cannot be opened there is nobody to tell.
+        let _ = self.open();
         match &mut self.side {
+            Side::Alone(_) => vec![Event::Aborted(cause), Event::Over],
             Side::Host(it) => it.abort(cause, now),
             Side::Guest(it) => it.abort(cause, now),
         }
@@ -106,6 +128,7 @@ impl Meeting {
     /// All workers of this node have ended well. The others' may still fail.
     pub(crate) fn finish(&mut self, now: Instant) -> Vec<Event> {
         match &mut self.side {
+            Side::Alone(it) => it.finish(),
             Side::Host(it) => it.finish(now),
             Side::Guest(it) => it.finish(now),
         }
@@ -114,6 +137,7 @@ impl Meeting {
     /// The address and the interface from which other nodes are reached, where there are any.
     pub(crate) fn route(&self) -> Option<(IpAddr, String)> {
         match &self.side {
+            Side::Alone(_) => None,
             Side::Host(it) => it.route(),
             Side::Guest(it) => it.route(),
         }
@@ -122,6 +146,8 @@ impl Meeting {
     /// All workers of this node have ended, as `Event::Restarting` wants it.
     pub(crate) fn renew(&mut self, now: Instant) -> Vec<Event> {
         match &mut self.side {
+            // It is open since the failure.
+            Side::Alone(_) => Vec::new(),
             Side::Host(it) => it.renew(now),
             Side::Guest(it) => it.renew(),
         }
@@ -132,16 +158,9 @@ impl Meeting {
     pub(crate) fn absent(&mut self) -> Option<String> {
         match &mut self.side {
             Side::Host(it) => it.absent(),
-            Side::Guest(_) => None,
+            Side::Alone(_) | Side::Guest(_) => None,
         }
     }
-}
-
-/// 128 random bits in hexadecimal.
-fn secret() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|it| format!("{it:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use super::absent::sentence;
 use super::protocol::Bytes;
 use super::service::{Activity, Client, Order, Service};
@@ -46,6 +48,24 @@ impl Server {
             port,
             store: Store::default(),
         })
+    }
+
+    /// The same port once more, with nothing stored.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self {
+            listener: self.listener.try_clone()?,
+            port: self.port,
+            store: Store::default(),
+        })
+    }
+
+    /// Whether somebody has connected.
+    pub(crate) fn has_visitor(&self) -> bool {
+        let mut port = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut port, PollTimeout::ZERO), Ok(1))
     }
 
     /// The port that was taken.
@@ -84,6 +104,13 @@ impl Server {
             waiting: Some(Box::new(service)),
             thread: None,
         })
+    }
+}
+
+impl AsFd for Server {
+    /// Readable when somebody has connected.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 

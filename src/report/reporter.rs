@@ -124,7 +124,9 @@ impl<'a> Reporter<'a> {
             Told::Ready(first_rank) => {
                 self.first_rank = *first_rank;
                 // Beside the starts of the workers, which have yet to need memory.
-                self.baseline = Baseline::take();
+                if self.attempts > 0 {
+                    self.baseline = Baseline::take();
+                }
             }
             Told::Restarting(cause) => {
                 (self.failure, self.shared_memory) = (None, None);
@@ -140,6 +142,8 @@ impl<'a> Reporter<'a> {
                     "fabric: {cause}; ending the workers of this node\n"
                 ));
             }
+            // Those of the first attempt have hardly been loaded.
+            Told::Lasting if self.attempts == 0 => self.baseline = Baseline::take(),
             Told::Lasting => {}
         }
     }
