@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 
 use super::event::{Pid, Step};
 use crate::numa::CpuSet;
-use crate::plan::{Plan, World};
+use crate::plan::{Plan, Variable, World};
 use crate::relay::Ends;
 use crate::topology::LocalRank;
 
@@ -79,7 +79,7 @@ impl<'a> Spawner<'a> {
             world,
             program: c_string(plan.program.clone()),
             arguments: plan.arguments.iter().cloned().map(c_string).collect(),
-            environment: environment.into_iter().map(assignment).collect(),
+            environment: environment.iter().map(assignment).collect(),
             cwd: plan.cwd.clone().map(c_string),
             masks: cpus.map(CpuSet::mask).collect(),
             null,
@@ -93,7 +93,7 @@ impl<'a> Spawner<'a> {
     /// signal comes when that THREAD ends, so this must be called by the main thread.
     pub(crate) fn start(&mut self, rank: LocalRank, ends: &Ends) -> Result<Pid, Refused> {
         let own = self.plan.own_environment(&self.world, rank);
-        let own: Vec<CString> = own.into_iter().map(assignment).collect();
+        let own: Vec<CString> = own.iter().map(assignment).collect();
         let argv = pointers(self.arguments.iter());
         let envp = pointers(self.environment.iter().chain(&own));
         let stdin = match &self.null {
@@ -197,17 +197,22 @@ fn pointers<'c>(strings: impl Iterator<Item = &'c CString>) -> Vec<*const c_char
         .collect()
 }
 
-fn assignment((name, value): (OsString, OsString)) -> CString {
-    let mut text = name;
-    text.push("=");
-    text.push(value);
-    c_string(text)
+fn assignment((name, value): &Variable<'_>) -> CString {
+    // With room for the zero: there are many, and each is allocated once.
+    let mut text = Vec::with_capacity(name.len() + value.len() + 2);
+    text.extend_from_slice(name.as_bytes());
+    text.push(b'=');
+    text.extend_from_slice(value.as_bytes());
+    terminated(text)
+}
+
+fn c_string(text: OsString) -> CString {
+    terminated(text.into_vec())
 }
 
 /// Words of the command line and the environment were C strings when they came to us; a zero byte can only
 /// stem from a bug, and then the text up to it is what the kernel would read.
-fn c_string(text: OsString) -> CString {
-    let mut bytes = text.into_vec();
+fn terminated(mut bytes: Vec<u8>) -> CString {
     if let Some(end) = bytes.iter().position(|it| *it == 0) {
         bytes.truncate(end);
     }

@@ -87,6 +87,9 @@ impl Opt {
             b'-' => b'_',
             other => other.to_ascii_uppercase(),
         };
+        if variable.len() != PREFIX.len() + self.name().len() {
+            return false;
+        }
         let rest = variable.as_encoded_bytes().strip_prefix(PREFIX.as_bytes());
         rest.is_some_and(|it| it.iter().copied().eq(self.name().bytes().map(spelled)))
     }

@@ -4,6 +4,7 @@
 //! with torch 2.15. On purpose different: NODE_RANK is set, OMP_NUM_THREADS is divided by the workers, and
 //! what an outer launcher exported is taken out.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -21,6 +22,9 @@ pub(crate) enum Rule {
 }
 
 type Value = Option<OsString>;
+
+/// A name and its value.
+pub(crate) type Variable<'p> = (&'p OsStr, Cow<'p, OsStr>);
 
 /// A variable that all workers share, with what is not obvious about its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,34 +165,32 @@ pub(crate) fn error_file(world: &World, rank: LocalRank) -> Option<PathBuf> {
 
 impl Plan {
     /// All variables that are the same for every worker: the user's, minus an outer launcher's, plus ours.
-    pub(crate) fn common_environment(&self, world: &World) -> Vec<(OsString, OsString)> {
+    pub(crate) fn common_environment(&self, world: &World) -> Vec<Variable<'_>> {
         let exported = self.common_exports(world);
         let own = self.own_environment(world, LocalRank(0));
         let replaced = |name: &OsStr| {
-            exported.iter().any(|(it, _)| *it == name) || own.iter().any(|(it, _)| it == name)
+            exported.iter().any(|(it, _)| *it == name) || own.iter().any(|(it, _)| *it == name)
         };
+        let outer = self.outer();
         let kept = self
             .environ
             .iter()
-            .filter(|(name, _)| !replaced(name) && !self.is_outer(name));
-        let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        kept.chain(
-            exported
-                .iter()
-                .map(|(name, value)| ((*name).into(), value.clone())),
-        )
-        .collect()
+            .filter(|(name, _)| !replaced(name) && !outer.iter().any(|it| it == name))
+            .map(|(name, value)| (name, Cow::Borrowed(value)));
+        let mut all: Vec<Variable<'_>> = kept.collect();
+        let ours = exported.into_iter();
+        all.extend(ours.map(|(name, value)| (OsStr::new(name), Cow::Owned(value))));
+        all
     }
 
     /// The variables that each worker has for itself.
-    pub(crate) fn own_environment(
-        &self,
-        world: &World,
-        rank: LocalRank,
-    ) -> Vec<(OsString, OsString)> {
+    pub(crate) fn own_environment(&self, world: &World, rank: LocalRank) -> Vec<Variable<'_>> {
         let own = EXPORTS.iter().filter(|it| !self.leaves_to_user(it));
         let own = own.filter_map(|it| match it.from {
-            From::Worker(value) => Some((it.name.into(), value(self, world, rank)?)),
+            From::Worker(value) => {
+                let value = value(self, world, rank)?;
+                Some((OsStr::new(it.name), Cow::Owned(value)))
+            }
             From::Plan(_) => None,
         });
         own.collect()
@@ -215,7 +217,7 @@ impl Plan {
                     (value.clone(), note)
                 }
                 (Some((_, value)), _) => (value.clone(), row.note.to_owned()),
-                (None, Some(users)) if !self.is_outer(row.name.as_ref()) => {
+                (None, Some(users)) if !self.outer().contains(&row.name) => {
                     (users.to_owned(), "yours, kept".to_owned())
                 }
                 (None, _) => return None,
@@ -231,10 +233,9 @@ impl Plan {
     pub(crate) fn removed(&self, world: &World) -> Vec<&'static str> {
         let ours = self.common_exports(world);
         let set_anew = |name: &str| ours.iter().any(|(it, _)| *it == name);
-        let outer = OUTER_LIGHTNING.iter().copied();
+        let outer = self.outer().iter().copied();
         outer
-            .filter(|it| self.environ.get(it).is_some())
-            .filter(|it| self.is_outer(it.as_ref()) && !set_anew(it))
+            .filter(|it| self.environ.get(it).is_some() && !set_anew(it))
             .collect()
     }
 
@@ -258,8 +259,12 @@ impl Plan {
         self.own_devices.as_ref().is_some_and(|it| it.hip)
     }
 
-    fn is_outer(&self, name: &OsStr) -> bool {
-        self.environ.get("LT_CLI_USED").is_some() && OUTER_LIGHTNING.iter().any(|it| *it == name)
+    /// The names of variables that are not the user's, since an outer launcher set them.
+    fn outer(&self) -> &'static [&'static str] {
+        match self.environ.get("LT_CLI_USED") {
+            Some(_) => OUTER_LIGHTNING,
+            None => &[],
+        }
     }
 }
 
@@ -340,7 +345,7 @@ mod tests {
         let plan = sample::plan(2, exported);
         let common = plan.common_environment(&world());
         let own = plan.own_environment(&world(), LocalRank(1));
-        let mut found = common.iter().chain(&own).filter(|(it, _)| it == name);
+        let mut found = common.iter().chain(&own).filter(|(it, _)| *it == name);
         let value = found.next().map(|(_, value)| value.to_str().unwrap());
         assert_eq!(value, expected, "{name}");
         assert!(found.next().is_none(), "{name} is there twice");
@@ -370,7 +375,7 @@ mod tests {
         plan.role.value = "trainer".into();
         plan.run_id.value = "run 7".into();
         let common = plan.common_environment(&world());
-        let value = |name: &str| &common.iter().find(|(it, _)| it == name).unwrap().1;
+        let value = |name: &str| &*common.iter().find(|(it, _)| *it == name).unwrap().1;
         assert_eq!(value("ROLE_NAME"), "trainer");
         assert_eq!(value("TORCHELASTIC_RUN_ID"), "run 7");
     }
@@ -385,7 +390,7 @@ mod tests {
         let own = plan.own_environment(&world(), LocalRank(1));
         let value = |name: &str| {
             own.iter()
-                .find(|(it, _)| it == name)
+                .find(|(it, _)| *it == name)
                 .map(|it| it.1.to_str().unwrap())
         };
         assert_eq!((value("LOCAL_RANK"), value("RANK")), (Some("0"), Some("5")));
@@ -394,8 +399,8 @@ mod tests {
             (Some("5"), None)
         );
         let common = plan.common_environment(&world());
-        assert!(common.iter().all(|(it, _)| it != visible.0));
-        assert!(common.iter().any(|(it, _)| it == "HIP_VISIBLE_DEVICES"));
+        assert!(common.iter().all(|(it, _)| *it != visible.0));
+        assert!(common.iter().any(|(it, _)| *it == "HIP_VISIBLE_DEVICES"));
     }
 
     #[test]
@@ -411,9 +416,9 @@ mod tests {
             });
             let own = plan.own_environment(&world(), LocalRank(1));
             let all = plan.common_environment(&world()).into_iter().chain(own);
-            let found = all.filter(|(name, _)| name == "OMP_NUM_THREADS");
+            let found = all.filter(|(name, _)| *name == "OMP_NUM_THREADS");
             found
-                .map(|it| it.1.into_string().unwrap())
+                .map(|it| it.1.to_str().unwrap().to_owned())
                 .collect::<Vec<_>>()
         };
         assert_eq!(threads(&[]), ["5"]);
@@ -456,11 +461,12 @@ mod tests {
             error_dir: None,
             ..world()
         };
-        let own = sample::plan(2, &[]).own_environment(&world, LocalRank(0));
+        let plan = sample::plan(2, &[]);
+        let own = plan.own_environment(&world, LocalRank(0));
         let file = own
             .iter()
-            .find(|(name, _)| name == "TORCHELASTIC_ERROR_FILE");
-        assert_eq!(file.unwrap().1, "");
+            .find(|(name, _)| *name == "TORCHELASTIC_ERROR_FILE");
+        assert!(file.unwrap().1.is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) mod sample;
 
 pub(crate) use consolidate::consolidate;
 pub(crate) use display::{describe, facts};
-pub(crate) use exports::error_file;
+pub(crate) use exports::{Variable, error_file};
 pub(crate) use machine::{Machine, interpreter, program};
 pub(crate) use resolve::{Given, resolve};
 pub(crate) use worker::{Plan, Settings, World};
