@@ -7,6 +7,7 @@ compile_error!(
     "fabric runs on Linux only: what it needs of Linux, and what could take its place, is listed in src/agent/mod.rs"
 );
 
+mod entry;
 mod status;
 mod topology;
 mod source;
@@ -26,9 +27,8 @@ mod placement;
 mod link;
 mod inspect;
 mod launch;
-mod entry;
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_char, c_int};
 use std::os::unix::process::CommandExt;
 
 use anyhow::{Result, bail};
@@ -41,6 +41,13 @@ use environ::Environ;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(feature = "wheel")))]
 #[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
 unsafe extern "C" {}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
+    // SAFETY: this is `main`.
+    let words = unsafe { entry::begin(count, words) };
+    entry::end(run(&words))
+}
 
 /// The program with these words, its own name first; returns its exit code.
 fn run(words: &[OsString]) -> u8 {

@@ -41,9 +41,6 @@ const TAKEN: [Name; 11] = [
     Name::SIGXCPU,
 ];
 
-/// One past the last of the standard signals (signal(7)).
-const STANDARD_END: i32 = 32;
-
 /// What the process that started us wants ignored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inherited {
@@ -83,11 +80,11 @@ pub(crate) fn watch_deaths() -> Result<SignalFd, Errno> {
 }
 
 /// In the guardian: every signal blocked, and every disposition as a worker shall inherit it, which is the
-/// default but for what was ignored on purpose, and for real-time signals, which nobody ignores. (We ignore SIGPIPE.)
+/// default but for what was ignored on purpose. (We ignore SIGPIPE.)
 pub(crate) fn become_guardian(inherited: &Inherited) {
-    Set::of((1..=libc::SIGRTMAX()).map(Signal)).apply(libc::SIG_SETMASK);
-    (1..STANDARD_END)
-        .filter(|it| !inherited.ignores(Signal(*it)))
+    let all = 1..=libc::SIGRTMAX();
+    Set::of(all.clone().map(Signal)).apply(libc::SIG_SETMASK);
+    all.filter(|it| !inherited.ignores(Signal(*it)))
         .for_each(set_default);
 }
 

@@ -38,7 +38,9 @@ impl Meeting {
         let side = if party.num_nodes == 1 {
             Side::Alone(Box::new(Alone::new(server, party, address, limits, now)))
         } else {
-            Side::Host(Box::new(Hosting::open(server, party, address, limits, now)?))
+            Side::Host(Box::new(Hosting::open(
+                server, party, address, limits, now,
+            )?))
         };
         Ok(Self { side })
     }

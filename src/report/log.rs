@@ -63,7 +63,8 @@ impl Log {
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.wanted.would_enable(metadata.target(), metadata.level())
+        self.wanted
+            .would_enable(metadata.target(), metadata.level())
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -124,9 +124,7 @@ impl<'a> Reporter<'a> {
             Told::Ready(first_rank) => {
                 self.first_rank = *first_rank;
                 // Beside the starts of the workers, which have yet to need memory.
-                if self.attempts > 0 {
-                    self.baseline = Baseline::take();
-                }
+                self.baseline = Baseline::take();
             }
             Told::Restarting(cause) => {
                 (self.failure, self.shared_memory) = (None, None);
@@ -142,8 +140,6 @@ impl<'a> Reporter<'a> {
                     "fabric: {cause}; ending the workers of this node\n"
                 ));
             }
-            // Those of the first attempt have hardly been loaded.
-            Told::Lasting if self.attempts == 0 => self.baseline = Baseline::take(),
             Told::Lasting => {}
         }
     }
