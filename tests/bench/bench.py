@@ -36,9 +36,9 @@ def start(launcher, programs):
         }
 
 
-def whole(launcher, programs, workers):
-    """Workers that do nothing."""
-    with Launch(launcher.command(workers, programs["instant"]), os.environ) as it:
+def whole(launcher, program, workers):
+    """Workers that end at once."""
+    with Launch(launcher.command(workers, program), os.environ) as it:
         it.until_gone()
         if it.code:
             raise RuntimeError(f"ended with {it.code}: {it.output[-300:].decode(errors='replace')}")
@@ -250,9 +250,14 @@ class Bench:
 
     def whole(self):
         rounds = dict.fromkeys((1, 2, 8, 64), self.rounds) | dict.fromkeys((512, 2000), max(3, self.rounds // 3))
-        samples = self.by_number("whole", self.launchers, whole, rounds)
+        nothing = lambda it, programs, number: whole(it, programs["instant"], number)  # noqa: E731
+        samples = self.by_number("whole", self.launchers, nothing, rounds)
         yield "Whole command by number of workers, which do nothing, ms", "sh, a loop with &", samples
         yield "Growth from 64 workers on: time ~ workers^e", None, growth(samples)
+        # The least that a real program does is to load the C library.
+        least = lambda it, programs, number: whole(it, "/bin/true", number)  # noqa: E731
+        samples = self.by_number("whole, /bin/true", [it for it in self.launchers if not it.slow], least, rounds)
+        yield "Whole command by number of workers, each /bin/true, ms", "sh, a loop with &", samples
 
     def failure(self):
         samples = self.turns("failure", self.watching, failure)

@@ -24,13 +24,15 @@ class Rival:
 
 
 def present(programs):
-    """Ours first, the bare shell second: the others are compared with these."""
+    """Ours first, the bare shells next: the others are compared with these."""
     floor = programs["launcher"]
     found = [
         Rival("fabric", _fabric(programs)),
-        Rival("sh, a loop with &", lambda n, program: ["/bin/sh", "-c", SHELL, program, str(n)], watches=False),
+        Rival("sh, a loop with &", _shell("/bin/sh"), watches=False),
         Rival("a page of C", lambda n, program: [floor, str(n), program]),
     ]
+    if bash := shutil.which("bash"):
+        found.append(Rival("bash, the same loop", _shell(bash), watches=False))
     openmpi, mpich, srun = map(shutil.which, ("mpirun.openmpi", "mpiexec.hydra", "srun"))
     if openmpi:
         words = [openmpi, "--allow-run-as-root", "--oversubscribe", "-n"]
@@ -72,6 +74,10 @@ def jobs(programs):
         return ["/bin/sh", "-c", theirs, _beside("torchrun"), str(n), free_port(), program]
 
     return [Rival("fabric", fabric), Rival("torchrun", torchrun, most=2, slow=True)]
+
+
+def _shell(shell):
+    return lambda n, program: [shell, "-c", SHELL, program, str(n)]
 
 
 def _fabric(programs, *options):
