@@ -98,7 +98,12 @@ fn decide(request: &Request, environ: Environ) -> Result<Plan> {
     let cluster = cluster::discover(&environ, &asked)?;
     let share = cluster.share(&asked, workers_asked(request, &selection))?;
     let partly = request.numa_binding.is_some() || matches!(share, Share::Rank { .. });
-    let machine = Machine::look(&environ, partly);
+    let sharers = match environ.get("OMP_NUM_THREADS") {
+        Some(_) => usize::MAX,
+        None if partly => 0,
+        None => selection.workers as usize,
+    };
+    let machine = Machine::look(&environ, partly, sharers);
     let placement = Placement {
         share: &share,
         selection: &selection,

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use nix::unistd::{AccessFlags, access};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::{AccessFlags, Pid, access};
 
 use super::interpreter::{Files, Interpreter, find_interpreter, find_program};
 use crate::cli::{Entry, Request};
@@ -14,7 +15,8 @@ use crate::source::Sourced;
 /// Facts about the machine and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Machine {
-    /// CPUs this process may use: its affinity and its cgroup's quota, at least 1.
+    /// CPUs this process may use, at least 1: its affinity and, where that is more than one for each who shares them,
+    /// its cgroup's quota.
     pub(crate) cpus: usize,
     /// CPUs that this machine has switched on; no more than `cpus` where that makes no difference.
     pub(crate) online_cpus: usize,
@@ -27,9 +29,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// `partly`: it makes a difference whether we may use a part of the machine only.
-    pub(crate) fn look(environ: &Environ, partly: bool) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    /// `partly`: it makes a difference whether we may use a part of the machine only. So many will share the CPUs.
+    pub(crate) fn look(environ: &Environ, partly: bool, sharers: usize) -> Self {
+        let cpus = cpus(sharers);
         let host = nix::unistd::gethostname()
             .ok()
             .and_then(|it| it.into_string().ok());
@@ -113,6 +115,18 @@ fn name_in(passwd: &str, uid: u32) -> Option<&str> {
     })
 }
 
+/// A quota takes several files to find. It cannot leave less than one CPU for each, so it is asked for where there may
+/// be more.
+fn cpus(sharers: usize) -> usize {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).map(|set| {
+        let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
+        (0..CpuSet::count()).filter(is_set).count()
+    });
+    let with_quota = || std::thread::available_parallelism().map_or(1, usize::from);
+    let few = allowed.ok().filter(|it| (1..=sharers).contains(it));
+    few.unwrap_or_else(with_quota)
+}
+
 fn online_cpus() -> Option<usize> {
     let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
     online
@@ -139,6 +153,13 @@ fn is_writable_directory(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_counts_where_it_makes_a_difference() {
+        let usable = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(cpus(0), usable);
+        assert!(cpus(usize::MAX) >= usable);
+    }
 
     #[test]
     fn a_user_is_found_by_number() {

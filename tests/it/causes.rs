@@ -57,7 +57,10 @@ impl Group {
         let run = Fabric::through("unshare", &words);
         let script = run.scratch().join("worker.sh");
         // Nobody runs out of memory in the millisecond in which the launcher looks at the counter for the first time.
-        let trace = format!("sleep 0.2; printf '{}' >{root}/{folder}/{events}; ", self.struck);
+        let trace = format!(
+            "sleep 0.2; printf '{}' >{root}/{folder}/{events}; ",
+            self.struck
+        );
         let trace = if traced { trace.as_str() } else { "" };
         write(
             &script,

@@ -24,18 +24,14 @@ pub(super) fn cpus(facts: &Facts) -> Vec<Finding> {
     if let Some(quota) = system.cpu_quota {
         what.push_str(&format!(", time of {quota:.1} by control group"));
     }
-    let (workers, usable) = (
-        workers(facts),
-        facts.plan.as_ref().map(|it| it.machine.cpus),
-    );
-    vec![match usable {
-        Some(cpus) if workers > cpus as u64 => {
-            what.push_str(&format!("; {workers} workers share them"));
-            let way_out = "fewer workers with --devices, or ask the scheduler for more CPUs";
-            Finding::warn("CPUs", what, way_out)
-        }
-        _ => Finding::ok("CPUs", what),
-    }]
+    let quota = system.cpu_quota.map_or(allowed, |it| it.max(1.0) as usize);
+    let (workers, usable) = (workers(facts), allowed.min(quota) as u64);
+    if workers <= usable.max(1) {
+        return vec![Finding::ok("CPUs", what)];
+    }
+    what.push_str(&format!("; {workers} workers share them"));
+    let way_out = "fewer workers with --devices, or ask the scheduler for more CPUs";
+    vec![Finding::warn("CPUs", what, way_out)]
 }
 
 /// NUMA nodes, and whether those of the GPUs are among the ones that the workers may run on.
