@@ -41,9 +41,10 @@ use crate::topology::LocalRank;
 
 /// poll(2) refuses times that do not fit the kernel's; nobody notices an extra look once a day.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
-/// Of so many starts and successes the launcher is told at once, for it and its threads wake up each time. More would keep too
-/// many descriptors here.
+/// Of so many starts and successes, or of those within so long, the launcher is told at once, for it and its threads
+/// wake up each time. More would keep too many descriptors here.
 const BATCH: usize = 16;
+const GATHERING: Duration = Duration::from_millis(5);
 
 /// What the guardian is born with.
 pub(crate) struct Birth<'a> {
@@ -120,12 +121,12 @@ impl<'a> Guardian<'a> {
     /// launcher to hear it any more.
     pub(crate) fn run(mut self) -> bool {
         while !self.over() {
-            if !self.gathers() {
-                self.flush();
-            }
+            self.report();
             self.wait();
             self.hear_launcher();
             self.see_deaths();
+            // Before a start, which waits for the file system.
+            self.report();
             self.start_next();
             self.input(Input::Tick);
             self.see_what_remains();
@@ -245,7 +246,17 @@ impl<'a> Guardian<'a> {
             Event::Exited { status, .. } => status.success(),
             _ => false,
         };
-        self.next_start().is_some() && self.unsent.iter().all(|(it, _)| can_wait(it))
+        let fresh = |(first, _): &(Stamped, _)| self.now() < first.at + GATHERING;
+        self.next_start().is_some()
+            && self.unsent.front().is_none_or(fresh)
+            && self.unsent.iter().all(|(it, _)| can_wait(it))
+    }
+
+    /// Tells the launcher what there is to tell.
+    fn report(&mut self) {
+        if !self.gathers() {
+            self.flush();
+        }
     }
 
     /// The ends of a worker's channels. One that gets none writes to our streams; the launcher sees that and says so.

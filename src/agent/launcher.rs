@@ -92,7 +92,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
         self.unanswered += 1;
     }
 
-    /// What is known from the start, which on one node is that all are there: the workers begin.
+    /// What is known from the start, which on one node is that all are there.
     pub(crate) fn begin(&mut self) {
         self.attend();
     }
@@ -101,6 +101,7 @@ impl<'s, 'e> Launcher<'s, 'e> {
     /// done; with what happened. `strangers` are processes below us that we did not start.
     pub(crate) fn watch(&mut self, strangers: &[Process]) -> &Outcome {
         while self.turn() {}
+        self.telling.pass_on();
         // Then the guardian is dying, and there are better things to do than to watch that.
         if !self.has_done_its_work() {
             self.outcome.guardian_lost = Some(reap_guardian(&self.ward, &mut self.inbox));

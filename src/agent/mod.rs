@@ -15,6 +15,10 @@
 //! wait for a terminal or a network, the guardian never waits for either, so a failed worker's siblings hear
 //! of it within a fraction of a millisecond whatever the launcher is doing.
 //!
+//! A single node waits for nobody, so its guardian is born with the command to begin, and the launcher gives way to
+//! it. What the launcher needs besides, it sets up while the first program is loaded; what only a longer run needs
+//! (threads, the store's meeting, an entry for `fabric ps`), after 20 ms or when somebody asks for it.
+//!
 //! # What is Linux's
 //!
 //! `policy`, `outcome`, `message` and what they decide are plain computation. The rest rests on Linux in a few
