@@ -116,10 +116,29 @@ pub(super) fn completion_script(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut root(0), "fabric", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
-    if shell == Shell::Fish {
-        script.push_str(&fish_choices());
+    match shell {
+        Shell::Fish => script.push_str(&fish_choices()),
+        Shell::Bash => script = bash_files(&script),
+        _ => {}
     }
     script
+}
+
+/// clap_complete offers options for a word that has not been begun, where we take a script and what it is given: for
+/// those bash shall complete files, which it does where nothing is offered.
+fn bash_files(script: &str) -> String {
+    let offer = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )\n            return 0\n            ;;";
+    let sections = script.split_inclusive("\n            ;;\n").map(|section| {
+        let takes_script = ["run", "doctor"]
+            .iter()
+            .any(|it| section.starts_with(&format!("        fabric__subcmd__{it})")));
+        if !takes_script {
+            return section.to_owned();
+        }
+        let section = section.replace("${cur} == -* || ${COMP_CWORD} -eq 2", "${cur} == -*");
+        section.replace(offer, "return 0\n            ;;")
+    });
+    sections.collect()
 }
 
 /// clap_complete leaves out the choices of an argument that is no option.
@@ -457,6 +476,11 @@ mod tests {
             "fsdp"
         );
         assert_eq!(complete("fabric comp", "comp", "fabric"), "completions");
+        assert_eq!(complete("fabric completions z", "z", "completions"), "zsh");
+        // Files, then.
+        assert_eq!(complete("fabric run ''", "", "run"), "");
+        assert_eq!(complete("fabric run t.py ''", "", "t.py"), "");
+        assert_eq!(complete("fabric doctor --json ''", "", "--json"), "");
         assert_eq!(complete("fabric doc", "doc", "fabric"), "doctor");
         assert_eq!(complete("fabric doctor --js", "--js", "doctor"), "--json");
     }

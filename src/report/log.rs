@@ -55,7 +55,6 @@ impl Log {
                 // end us.
                 .log_internal_errors(false);
             let lines = lines.without_time().with_target(false);
-            let lines = lines.with_filter(self.wanted.clone());
             Box::new(tracing_subscriber::registry().with(lines))
         })
     }
