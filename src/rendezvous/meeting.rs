@@ -167,12 +167,13 @@ impl Meeting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{LIMITS, base, drive, drive_until, host, join, party};
+    use super::super::protocol::{Bytes, Request, put_hello};
+    use super::super::testing::{LIMITS, SOON, base, drive, drive_until, host, join, party};
     use super::*;
     use crate::topology::NodeRank;
     use std::ffi::OsStr;
-    use std::io::Write;
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
     const SHORT: Limits = Limits {
@@ -188,6 +189,49 @@ mod tests {
             message: "exit code 7".into(),
             lived: None,
         }
+    }
+
+    #[test]
+    fn a_single_node_is_complete_and_serves_whoever_comes() {
+        let (port, mut host) = host(1);
+        let told = drive(&mut [&mut host], 1);
+        assert_eq!(base(&told[0]), 0);
+        assert!(!host.is_needed() && host.deadline().is_none());
+
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(SOON)).unwrap();
+        let mut greeting = Bytes::new();
+        put_hello(&mut greeting);
+        Request::Ping { nonce: 7 }.write(&mut greeting);
+        client.write_all(&greeting).unwrap();
+        let end = Instant::now() + SOON;
+        while !host.is_needed() {
+            assert!(Instant::now() < end);
+        }
+        host.settle().unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, 7_u32.to_le_bytes());
+
+        // What has been told is not told again.
+        assert_eq!(host.advance(Instant::now()), []);
+        assert_eq!(host.finish(Instant::now()), [Event::Over]);
+    }
+
+    #[test]
+    fn a_single_node_ends_with_its_workers() {
+        let (_, mut well) = host(1);
+        drive(&mut [&mut well], 1);
+        assert_eq!(well.finish(Instant::now()), [Event::Over]);
+        // Nothing is opened for those who come too late.
+        assert!(!well.is_needed());
+        well.settle().unwrap();
+        assert!(matches!(well.side, Side::Alone(_)));
+
+        let (_, mut ill) = host(1);
+        drive(&mut [&mut ill], 1);
+        let told = ill.abort(cause(0), Instant::now());
+        assert_eq!(told, [Event::Aborted(cause(0)), Event::Over]);
     }
 
     #[test]
