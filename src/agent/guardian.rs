@@ -15,24 +15,23 @@
 //! One thread, one wait: poll(2) on the launcher's socket and on SIGCHLD, with the policy's next deadline.
 //! No descriptor per worker, so a limit of 64 open files watches 100 workers.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signalfd::SignalFd;
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, recv, sendmsg};
 use nix::sys::time::TimeSpec;
 
 use super::descendants::{self, NOBODY, Process, below, kill_all_below};
 use super::event::{Event, Pid, Step};
-use super::message::{Command, SIZE, Stamped};
+use super::message::{Command, Stamped};
 use super::policy::{Action, Input, Moment, Policy, Target};
 use super::signals::Inherited;
 use super::spawn::Spawner;
+use super::uplink::{Heard, Uplink};
 use super::wait::{Found, Which, peek, reap, stopped_or_resumed};
 use crate::plan::{Plan, World};
 use crate::relay::{Ends, Wiring};
@@ -41,10 +40,6 @@ use crate::topology::LocalRank;
 
 /// poll(2) refuses times that do not fit the kernel's; nobody notices an extra look once a day.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
-/// Of so many starts and successes, or of those within so long, the launcher is told at once, for it and its threads
-/// wake up each time. More would keep too many descriptors here.
-const BATCH: usize = 16;
-const GATHERING: Duration = Duration::from_millis(5);
 
 /// What the guardian is born with.
 pub(crate) struct Birth<'a> {
@@ -69,36 +64,25 @@ struct Child {
 /// The guardian's whole state.
 pub(crate) struct Guardian<'a> {
     birth: &'a Birth<'a>,
-    launcher: OwnedFd,
+    launcher: Uplink,
     deaths: SignalFd,
     policy: Policy,
-    /// The launcher numbers processes differently: the kernel has to translate.
-    isolated: bool,
     spawner: Option<Spawner<'a>>,
     children: BTreeMap<Pid, Child>,
-    /// Events that the launcher has not taken yet, each with the descriptors that it shall have.
-    unsent: VecDeque<(Stamped, Vec<OwnedFd>)>,
     launcher_gone: bool,
     /// There will be no further attempt.
     last: bool,
 }
 
 impl<'a> Guardian<'a> {
-    pub(crate) fn new(
-        birth: &'a Birth<'a>,
-        launcher: OwnedFd,
-        deaths: SignalFd,
-        isolated: bool,
-    ) -> Self {
+    pub(crate) fn new(birth: &'a Birth<'a>, launcher: Uplink, deaths: SignalFd) -> Self {
         Self {
             birth,
             launcher,
             deaths,
             policy: policy(birth.plan),
-            isolated,
             spawner: None,
             children: BTreeMap::new(),
-            unsent: VecDeque::new(),
             launcher_gone: false,
             last: birth.plan.max_restarts == 0,
         }
@@ -131,10 +115,10 @@ impl<'a> Guardian<'a> {
             self.input(Input::Tick);
             self.see_what_remains();
         }
-        self.flush();
-        while !self.launcher_gone && !self.unsent.is_empty() {
+        self.launcher.flush();
+        while !self.launcher_gone && !self.launcher.is_empty() {
             self.wait();
-            self.flush();
+            self.launcher.flush();
             self.hear_launcher();
             // Daemons that may stay still die; unread, that would keep poll from sleeping.
             while let Ok(Some(_)) = self.deaths.read_signal() {}
@@ -161,11 +145,9 @@ impl<'a> Guardian<'a> {
                 .map(|at| at.saturating_sub(self.now())),
         };
         let timeout = timeout.map(|it| TimeSpec::from_duration(it.min(LONGEST_SLEEP)));
-        let mut interest = PollFlags::POLLIN;
-        interest.set(PollFlags::POLLOUT, !self.unsent.is_empty());
         let mut sources = [
             PollFd::new(self.deaths.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.launcher.as_fd(), interest),
+            self.launcher.source(),
         ];
         // A launcher that has gone would make poll return at once for ever.
         let sources = if self.launcher_gone {
@@ -178,21 +160,15 @@ impl<'a> Guardian<'a> {
 
     fn hear_launcher(&mut self) {
         while !self.launcher_gone {
-            let mut bytes = [0; SIZE];
-            match recv(
-                self.launcher.as_raw_fd(),
-                &mut bytes,
-                MsgFlags::MSG_DONTWAIT,
-            ) {
-                Ok(SIZE) => {
+            match self.launcher.hear() {
+                Heard::Command(command) => {
                     self.tell(Event::Heard);
-                    if let Some(command) = Command::decode(&bytes) {
+                    if let Some(command) = command {
                         self.obey(command);
                     }
                 }
-                Err(Errno::EAGAIN | Errno::EINTR) => return,
-                // The end of the stream, or a broken one: the launcher is no more.
-                Ok(_) | Err(_) => {
+                Heard::Nothing => return,
+                Heard::End => {
                     self.launcher_gone = true;
                     self.input(Input::LauncherGone);
                 }
@@ -236,26 +212,14 @@ impl<'a> Guardian<'a> {
     /// None while the launcher has not taken the descriptors of those before: there may be few.
     fn next_start(&self) -> Option<LocalRank> {
         let next = self.policy.next_start();
-        next.filter(|_| self.unsent.len() < BATCH)
+        next.filter(|_| self.launcher.has_room())
     }
 
-    /// There is nothing to tell but that workers were started or have succeeded, and more will be started at once.
-    fn gathers(&self) -> bool {
-        let can_wait = |it: &Stamped| match it.event {
-            Event::Started { .. } => true,
-            Event::Exited { status, .. } => status.success(),
-            _ => false,
-        };
-        let fresh = |(first, _): &(Stamped, _)| self.now() < first.at + GATHERING;
-        self.next_start().is_some()
-            && self.unsent.front().is_none_or(fresh)
-            && self.unsent.iter().all(|(it, _)| can_wait(it))
-    }
-
-    /// Tells the launcher what there is to tell.
+    /// Tells the launcher what there is to tell, unless more of that comes at once.
     fn report(&mut self) {
-        if !self.gathers() {
-            self.flush();
+        let gathers = self.next_start().is_some() && self.launcher.can_wait(self.now());
+        if !gathers {
+            self.launcher.flush();
         }
     }
 
@@ -264,7 +228,7 @@ impl<'a> Guardian<'a> {
         let ends = self.birth.wiring.open();
         let ends = ends.or_else(|_| {
             // Those before have descriptors that the launcher shall have.
-            self.flush();
+            self.launcher.flush();
             self.birth.wiring.open()
         });
         ends.unwrap_or_default()
@@ -405,46 +369,7 @@ impl<'a> Guardian<'a> {
     /// The worker's ends are closed here: while we had them, the launcher would never see the others end.
     fn tell_with(&mut self, event: Event, ends: Ends) {
         let at = self.now();
-        self.unsent.push_back((Stamped { at, event }, ends.ours));
-    }
-
-    /// Never waits: a launcher that is slow to listen must not delay a kill.
-    fn flush(&mut self) {
-        while let Some((stamped, ends)) = self.unsent.front() {
-            match self.say(*stamped, ends) {
-                Ok(_) => drop(self.unsent.pop_front()),
-                Err(Errno::EINTR) => {}
-                // Full, or gone; the latter shows when we next listen.
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn say(&self, mut stamped: Stamped, ends: &[OwnedFd]) -> Result<usize, Errno> {
-        let bytes = stamped.encode();
-        let ends: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
-        let along = (!ends.is_empty()).then_some(ControlMessage::ScmRights(&ends));
-        let say = |sender: Option<ControlMessage<'_>>| {
-            let control: Vec<_> = along.iter().copied().chain(sender).collect();
-            let (socket, parts) = (self.launcher.as_raw_fd(), [IoSlice::new(&bytes)]);
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            sendmsg::<()>(socket, &parts, &control, flags, None)
-        };
-        let Some(pid) = stamped.event.pid().filter(|_| self.isolated) else {
-            return say(None);
-        };
-        // The kernel takes any process for the sender's if the sender is privileged, which the first process
-        // of a namespace is there, and numbers it for the receiver (unix(7), SCM_CREDENTIALS).
-        let named = UnixCredentials::from(libc::ucred {
-            pid: *pid,
-            uid: nix::unistd::getuid().as_raw(),
-            gid: nix::unistd::getgid().as_raw(),
-        });
-        match say(Some(ControlMessage::ScmCredentials(&named))) {
-            // It has been reaped meanwhile: nobody has a number for it any more.
-            Err(Errno::ESRCH) => say(None),
-            done => done,
-        }
+        self.launcher.put(Stamped { at, event }, ends.ours);
     }
 }
 

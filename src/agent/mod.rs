@@ -34,7 +34,7 @@
 //! | `descendants` | /proc | `sysctl` with KERN_PROC |
 //! | `signals` | signalfd | a handler that writes to a pipe |
 //! | `spawn` | clone with VM and VFORK | posix_spawn(3) with POSIX_SPAWN_SETSID |
-//! | `guardian`, `ward` | SOCK_SEQPACKET, ppoll | SOCK_STREAM, for records have one size; poll(2) |
+//! | `guardian`, `uplink`, `ward` | SOCK_SEQPACKET, ppoll | SOCK_STREAM, for records have one size; poll(2) |
 //! | `isolate`, `cgroup` | namespaces, cgroups | refused; no clue |
 
 mod event;
@@ -55,6 +55,7 @@ mod descendants;
 mod signals;
 mod private;
 mod spawn;
+mod uplink;
 mod guardian;
 mod isolate;
 mod polling;

@@ -22,6 +22,7 @@ use super::message::{Command, SIZE, Stamped};
 use super::polling::wait as wait_for;
 use super::private;
 use super::signals;
+use super::uplink::Uplink;
 use super::wait::{self, Found, Which};
 use crate::status::Signal;
 
@@ -199,7 +200,8 @@ fn guard(birth: &Birth<'_>, socket: OwnedFd, deaths: SignalFd, unsettled: Option
             .settle()
             .and_then(|()| linux::signal_at_end_of_parent(Signal::KILL)),
     };
-    let mut guardian = Guardian::new(birth, socket, deaths, unsettled.is_some());
+    let uplink = Uplink::new(socket, unsettled.is_some());
+    let mut guardian = Guardian::new(birth, uplink, deaths);
     match settled {
         Ok(()) => guardian.begin(),
         Err(errno) => guardian.refuse(errno),
