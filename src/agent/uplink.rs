@@ -127,3 +127,52 @@ impl Uplink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+    use super::*;
+    use crate::status::Status;
+    use crate::topology::LocalRank;
+
+    fn exited(code: u8) -> Event {
+        Event::Exited {
+            worker: LocalRank(0),
+            status: Status::Code(code),
+            asked: false,
+        }
+    }
+
+    #[track_caller]
+    fn check(events: &[Event], age: Duration, waits: bool) {
+        let pair = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::empty(),
+        );
+        let (_launcher, socket) = pair.unwrap();
+        let mut uplink = Uplink::new(socket, false);
+        let at = Duration::from_secs(7);
+        for event in events {
+            let event = *event;
+            uplink.put(Stamped { at, event }, Vec::new());
+        }
+        assert_eq!(uplink.can_wait(at + age), waits, "{events:?}");
+        uplink.flush();
+        assert!(uplink.is_empty() && uplink.has_room());
+    }
+
+    #[test]
+    fn starts_and_successes_gather_for_a_moment_and_nothing_else_does() {
+        let (worker, pid) = (LocalRank(0), 4711);
+        let started = Event::Started { worker, pid };
+        let young = Duration::from_millis(1);
+        check(&[], young, true);
+        check(&[started, exited(0)], young, true);
+        check(&[started, exited(0)], GATHERING, false);
+        check(&[started, exited(3)], young, false);
+        check(&[started, Event::Heard], young, false);
+    }
+}

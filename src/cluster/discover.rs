@@ -4,13 +4,13 @@ use std::fs;
 use std::process;
 
 use anyhow::{Context as _, Result};
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
+use nix::unistd::gethostname;
 
 use super::facts::{Asked, Cluster};
 use super::surroundings::Surroundings;
 use super::{detect, exchange};
 use crate::environ::Environ;
+use crate::numa::{allowed_cpus, online_cpus};
 
 /// What is around this launcher. May talk to an MPI's process manager, together with the
 /// other launchers of the job; so once, and before the process has threads.
@@ -35,13 +35,5 @@ pub(crate) fn discover(environ: &Environ, asked: &Asked) -> Result<Cluster> {
 
 /// CPUs this process may run on, and CPUs that are online. Equal where they cannot be told.
 fn cpus() -> (usize, usize) {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).map(|set| {
-        let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
-        (0..CpuSet::count()).filter(is_set).count()
-    });
-    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN);
-    match (allowed, online) {
-        (Ok(allowed), Ok(Some(online))) => (allowed, online as usize),
-        _ => (0, 0),
-    }
+    allowed_cpus().zip(online_cpus()).unwrap_or((0, 0))
 }

@@ -14,4 +14,4 @@ mod original;
 pub(crate) use binding::Binding;
 pub(crate) use bound::Bound;
 pub(crate) use cpus::CpuSet;
-pub(crate) use system::{Near, System};
+pub(crate) use system::{Near, System, allowed_cpus, online_cpus};

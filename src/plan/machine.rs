@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::{AccessFlags, Pid, access};
+use nix::unistd::{AccessFlags, access};
 
 use super::interpreter::{Files, Interpreter, find_interpreter, find_program};
 use crate::cli::{Entry, Request};
 use crate::environ::Environ;
+use crate::numa::{allowed_cpus, online_cpus};
 use crate::source::Sourced;
 
 /// Facts about the machine and the user.
@@ -118,21 +118,9 @@ fn name_in(passwd: &str, uid: u32) -> Option<&str> {
 /// A quota takes several files to find. It cannot leave less than one CPU for each, so it is asked for where there may
 /// be more.
 fn cpus(sharers: usize) -> usize {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).map(|set| {
-        let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
-        (0..CpuSet::count()).filter(is_set).count()
-    });
     let with_quota = || std::thread::available_parallelism().map_or(1, usize::from);
-    let few = allowed.ok().filter(|it| (1..=sharers).contains(it));
+    let few = allowed_cpus().filter(|it| (1..=sharers).contains(it));
     few.unwrap_or_else(with_quota)
-}
-
-fn online_cpus() -> Option<usize> {
-    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
-    online
-        .ok()
-        .flatten()
-        .and_then(|it| usize::try_from(it).ok())
 }
 
 fn temp(environ: &Environ) -> PathBuf {
